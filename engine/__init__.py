@@ -1,0 +1,1 @@
+"""One inference engine replica: one model on one set of devices, served over HTTP."""

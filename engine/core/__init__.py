@@ -1,0 +1,1 @@
+"""Bookkeeping of the engine: requests, blocks, prefix cache, scheduling. Pure Python, no tensors."""

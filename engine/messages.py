@@ -1,0 +1,158 @@
+"""What crosses the boundary between the engine's API processes and its core process.
+
+API process (tokens in, tokens out, no scheduling) → `AddRequest`, `AbortRequest` → core inbox;
+core → `CoreReady`, one `StepOutputs` per step and API process → API process. Encoded with msgspec's
+msgpack as tagged unions. Knows nothing of HTTP, text, tensors or tenants: fairness ids and cache salts
+are opaque here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+RequestClass = Literal["interactive", "batch"]
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How one request's tokens are chosen. Validated at the server's edge; trusted from here on.
+
+    `seed` is always concrete: the server draws one when the caller sent none, so that the noise of a
+    (seed, position) pair never depends on batch, preemption, replica or restart.
+    """
+
+    seed: int
+    max_tokens: int
+    min_tokens: int = 0
+    temperature: float = 1.0
+    """0 means greedy."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 means off."""
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    allowed_token_ids: tuple[int, ...] = ()
+    """Empty means all."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end the answer, beside the model's own end tokens."""
+    ignore_eos: bool = False
+    num_logprobs: int | None = None
+    """None: no logprobs. 0: the chosen token's only. n: also the n most likely."""
+
+
+class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
+    """One sequence to generate. `request_id` is unique among live requests of this engine."""
+
+    request_id: str
+    worker: int
+    """Index of the API process that gets the outputs."""
+    prompt_token_ids: list[int]
+    sampling: SamplingParams
+    cache_salt: bytes = b""
+    fairness_id: str = ""
+    fairness_weight: float = 1.0
+    request_class: RequestClass = "interactive"
+
+
+class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
+    """The caller no longer wants these: stop, hop, disconnect. Unknown ids are ignored.
+
+    Each known id still gets its one terminal `TokenOutput` (finish_reason "abort").
+    """
+
+    request_ids: list[str]
+
+
+class WorkerGone(msgspec.Struct, frozen=True, kw_only=True, tag="worker_gone"):
+    """An API process died: abort all its requests; nobody listens for their terminals."""
+
+    worker: int
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
+    """Finish nothing more: abort what is left and exit 0."""
+
+
+CoreInbound = AddRequest | AbortRequest | WorkerGone | Shutdown
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True):
+    """Raw log-probabilities (before temperature and masks) of one sampled position."""
+
+    token_logprob: float
+    rank: int
+    """1-based rank of the chosen token."""
+    top_ids: list[int]
+    top_logprobs: list[float]
+
+
+class TokenOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """News about one request from one step. Exactly one output per request has a finish_reason."""
+
+    request_id: str
+    token_ids: list[int] = []
+    logprobs: list[TokenLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None
+    """Set when an end or stop token ended the answer; that token is the last of token_ids."""
+    num_cached_tokens: int | None = None
+    """Prompt tokens found in the prefix cache; set on the first output of a request."""
+    num_overrun_tokens: int = 0
+    """On the terminal output: tokens computed after the end, to be journalled as unbilled."""
+    queue_ms: float | None = None
+    """Set with the first output: time from arrival in the core to the first scheduled step."""
+    error_code: str | None = None
+    """With finish_reason "error": `server_is_overloaded`, `context_length_exceeded`, `engine_error`."""
+    error_message: str | None = None
+    retry_after_s: float | None = None
+
+
+class LoadStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The core's load and lifetime counters at the end of a step."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    num_waiting_tokens: int = 0
+    kv_usage: float = 0.0
+    """Share of KV blocks that running requests hold, 0..1."""
+    prefix_queries: int = 0
+    """Prompt tokens looked up in the prefix cache so far (each request once)."""
+    prefix_hits: int = 0
+    num_preemptions: int = 0
+    steps: int = 0
+    step_ms: float = 0.0
+    """Duration of the last finished step."""
+    batch_tokens: int = 0
+    predicted_queue_delay_s: float = 0.0
+    page_waste: float = 0.0
+    """Share of the held page slots that no token occupies, 0..1."""
+
+
+class CoreReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """Weights loaded, worst case run, KV pool sized, graphs captured: requests may come."""
+
+    epoch: str
+    """New at every start of a core process; prefix caches and journals are named by it."""
+    max_model_len: int
+    max_num_seqs: int
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    num_blocks: int
+    block_size: int
+    dtype: str
+    device: str
+
+
+class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step"):
+    """One message per step and API process; also the heartbeat, at least one a second when idle."""
+
+    outputs: list[TokenOutput]
+    load: LoadStats
+
+
+CoreOutbound = CoreReady | StepOutputs
