@@ -1,0 +1,92 @@
+"""What the decoder definitions need to know about a checkpoint: one frozen record for all families.
+
+Read from a Hugging Face `config.json` or from GGUF metadata (`from_hf`, `from_gguf` in `config_reader`).
+Imports neither torch nor a tokenizer, so the API process can read it too. Knows no weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.core.contract import KVGroup
+
+Family = Literal["llama", "gemma3"]
+RopeScalingKind = Literal["default", "linear", "llama3"]
+GatedAct = Literal["silu", "gelu_tanh"]
+
+
+class ModelConfigError(ValueError):
+    """The checkpoint's configuration is missing, contradictory or of a family we do not serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How the rope frequencies are stretched beyond the length the model was first trained on."""
+
+    kind: RopeScalingKind = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_positions: int = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A decoder's shape and constants."""
+
+    family: Family
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    vocab_size: int
+    norm_eps: float
+    rope_base: float
+    rope_scaling: RopeScaling
+    max_positions: int
+    eos_token_ids: tuple[int, ...]
+    bos_token_id: int | None = None
+    act: GatedAct = "silu"
+    tie_embeddings: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    rope_base_local: float | None = None
+    """Rope base of the sliding-window layers (never scaled); None: they use `rope_base`."""
+    sliding_window: int | None = None
+    layer_windows: tuple[int | None, ...] = ()
+    """Per layer: the window it attends over, None for full attention."""
+    embedding_scale: float = 1.0
+    attention_scale: float = 1.0
+    """Factor on q·k."""
+    attention_soft_cap: float | None = None
+    final_soft_cap: float | None = None
+    dtype: str = "bfloat16"
+    """The checkpoint's own type, the default for `--dtype auto`."""
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_kv_heads:
+            raise ModelConfigError(f"{self.num_heads} heads cannot share {self.num_kv_heads} kv heads")
+        if len(self.layer_windows) != self.num_layers:
+            raise ModelConfigError(f"{len(self.layer_windows)} layer kinds for {self.num_layers} layers")
+
+
+def kv_groups(config: ModelConfig) -> tuple[KVGroup, ...]:
+    """Split the layers into groups of equal count with one window each.
+
+    The rarest kind of layer sets the count (Gemma 3 270M: 3 global layers, 15 local: 1 + 5 groups); a
+    last group that cannot be filled is padded with layer id -1.
+    """
+    by_window: dict[int | None, list[int]] = {}
+    for layer, window in enumerate(config.layer_windows):
+        by_window.setdefault(window, []).append(layer)
+    size = min(len(layers) for layers in by_window.values())
+    groups = []
+    for window, layers in by_window.items():
+        for start in range(0, len(layers), size):
+            part = layers[start : start + size]
+            part += [-1] * (size - len(part))
+            groups.append(KVGroup(layer_ids=tuple(part), window=window))
+    return tuple(groups)
