@@ -1,0 +1,1 @@
+"""The gateway: admits, prices and relays tenants' requests. It imports neither torch nor the engine."""

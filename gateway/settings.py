@@ -1,0 +1,240 @@
+"""Every setting of the gateway, worker and pool: frozen groups, validated once at boot.
+
+Sources, strongest first: arguments, `DATABASE_URL` and `REDIS_URL`, `TOLLWAY_<GROUP>__<FIELD>`, the TOML file
+named by `TOLLWAY_CONFIG`, the defaults below. A key that no setting has stops the boot and names the nearest
+one. Secrets come from files or the environment and are never printed. What could only ever have one caller is
+a constant beside that caller, not a setting. Model, price and limit *data* is in the database, not here.
+"""
+
+import difflib
+import os
+import socket
+import tomllib
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+__all__ = [
+    "CacheSettings",
+    "DatabaseSettings",
+    "LedgerSettings",
+    "LimitSettings",
+    "PoolSettings",
+    "SecuritySettings",
+    "ServerSettings",
+    "Settings",
+    "UnknownSetting",
+    "UpstreamSettings",
+    "read_secret",
+]
+
+PREFIX = "TOLLWAY_"
+ALIASES = {
+    "DATABASE_URL": ("database", "url"),
+    "REDIS_URL": ("cache", "url"),
+    "TOLLWAY_MASTER_KEY": ("security", "master_key_file"),
+}
+# Names with our prefix that configure something else: the demo's hand-out, the test suite, the file itself.
+FOREIGN = ("TOLLWAY_CONFIG", "TOLLWAY_MODEL", "TOLLWAY_ENGINE_URL", "TOLLWAY_MASTER_KEY")
+FOREIGN_PREFIX = "TOLLWAY_TEST_"
+
+
+class UnknownSetting(Exception):
+    """A key that no setting has. Silence would run the service with a default that somebody meant to change."""
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class DatabaseSettings(_Group):
+    url: SecretStr = SecretStr("postgresql+asyncpg://tollway@127.0.0.1:5432/tollway")
+    """The application's role: no DDL, no UPDATE or DELETE on events."""
+    owner_url: SecretStr | None = None
+    """The owner's role, for migrations and partitions; the application's when not set."""
+    pool_size: int = Field(default=8, ge=1, le=200)
+    connect_timeout_s: float = Field(default=3.0, gt=0)
+    statement_timeout_s: float = Field(default=10.0, gt=0)
+    ssl_ca_file: Path | None = None
+
+
+class CacheSettings(_Group):
+    url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    """`redis://`, `rediss://` (TLS) or `unix://`."""
+    timeout_s: float = Field(default=0.5, gt=0, le=5)
+    """For one command. Short: the limiter goes on without the cache sooner than a caller notices."""
+    ssl_ca_file: Path | None = None
+
+
+class ServerSettings(_Group):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """None: `/metrics` is served on the main port, behind the operator's key."""
+    gateway_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9._-]{1,63}$")
+    """Names this replica in the ledger and its spool; must be stable over restarts and unique."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    trusted_proxy_cidrs: tuple[IPv4Network | IPv6Network, ...] = ()
+    max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
+    drain_timeout_s: float = Field(default=600.0, ge=0)
+    keepalive_comment_s: float = Field(default=15.0, gt=0)
+    """Silence on a stream before an SSE comment keeps proxies awake."""
+
+
+class SecuritySettings(_Group):
+    key_pepper_file: Path | None = None
+    key_pepper: SecretStr | None = None
+    key_pepper_id: str = Field(default="p1", pattern=r"^[a-z0-9]{1,16}$")
+    """Stored with each key row, so that the pepper can be rotated."""
+    old_key_peppers_file: Path | None = None
+    """Peppers that still verify older keys: lines of `id:value`."""
+    master_key_file: Path | None = None
+    """AES-GCM key of recoverable secrets, and the root of the cache-salt key."""
+
+
+class UpstreamSettings(_Group):
+    internal_key: SecretStr | None = None
+    internal_key_file: Path | None = None
+    connect_timeout_s: float = Field(default=2.0, gt=0)
+    first_token_timeout_s: float = Field(default=120.0, gt=0)
+    between_tokens_timeout_s: float = Field(default=60.0, gt=0)
+    total_timeout_s: float = Field(default=900.0, gt=0)
+    max_connections: int = Field(default=1024, ge=1)
+
+
+class LimitSettings(_Group):
+    """What a new tenant gets; 0 means no limit."""
+
+    requests_per_minute: int = Field(default=600, ge=0)
+    tokens_per_minute: int = Field(default=1_000_000, ge=0)
+    requests_per_day: int = Field(default=0, ge=0)
+    concurrent_requests: int = Field(default=100, ge=0)
+    max_prompt_tokens: int = Field(default=0, ge=0)
+    max_output_tokens: int = Field(default=0, ge=0)
+    lease_ttl_s: float = Field(default=30.0, ge=3)
+    """A concurrency slot of a gateway that died comes back after this long."""
+
+
+class LedgerSettings(_Group):
+    outage_grace_s: float = Field(default=30.0, ge=0)
+    spool_dir: Path = Path("var/spool")
+    hold_ttl_s: float = Field(default=1200.0, gt=0)
+    reserve_timeout_s: float = Field(default=2.0, gt=0)
+    journal_lag_s: float = Field(default=10.0, gt=0)
+    """How long an attempt may stay unsettled before it is settled from the replica's journal."""
+
+
+class PoolSettings(_Group):
+    run_dir: Path = Path("var/run")
+    ready_timeout_s: float = Field(default=300.0, gt=0)
+    drain_timeout_s: float = Field(default=600.0, ge=0)
+    restart_backoff_max_s: float = Field(default=60.0, gt=0)
+
+
+class Settings(BaseSettings):
+    """All groups. `Settings()` reads the environment; tests pass groups as arguments."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+    )
+
+    database: DatabaseSettings = DatabaseSettings()
+    cache: CacheSettings = CacheSettings()
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    security: SecuritySettings = SecuritySettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    limits: LimitSettings = LimitSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    pool: PoolSettings = PoolSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        known = tuple(_known_names(cls))
+        _refuse_unknown(_environment_keys(os.environ), known)
+        return (
+            init_settings,
+            InitSettingsSource(settings_cls, _from_aliases(os.environ)),
+            env_settings,
+            InitSettingsSource(settings_cls, _from_file(os.environ.get(f"{PREFIX}CONFIG"), known)),
+        )
+
+
+def read_secret(value: SecretStr | None, file: Path | None, name: str) -> bytes | None:
+    """The secret given directly or by file; None if neither is set, an error if the file is empty."""
+    if value is not None:
+        return value.get_secret_value().encode()
+    if file is None:
+        return None
+    secret = file.read_bytes().strip()
+    if not secret:
+        raise ValueError(f"{name}: the file {file} is empty")
+    return secret
+
+
+def _known_names(settings: type[BaseSettings]) -> Iterable[tuple[str, str]]:
+    for group, info in settings.model_fields.items():
+        assert isinstance(info.annotation, type)
+        assert issubclass(info.annotation, BaseModel), "a setting lives in a group"
+        for field in info.annotation.model_fields:
+            yield group, field
+
+
+def _environment_keys(environ: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """(group, field) of every variable with our prefix, whether known or not."""
+    for key in environ:
+        name = key.upper()
+        if not name.startswith(PREFIX) or name in FOREIGN or name.startswith(FOREIGN_PREFIX):
+            continue
+        group, _, field = name.removeprefix(PREFIX).lower().partition("__")
+        yield group, field
+
+
+def _refuse_unknown(keys: Iterable[tuple[str, str]], known: tuple[tuple[str, str], ...]) -> None:
+    names = [_variable(*pair) for pair in known]
+    for pair in keys:
+        if pair not in known:
+            nearest = difflib.get_close_matches(_variable(*pair), names, n=1, cutoff=0)[0]
+            raise UnknownSetting(f"unknown setting {_variable(*pair)}; did you mean {nearest}?")
+
+
+def _variable(group: str, field: str) -> str:
+    return f"{PREFIX}{group}__{field}".upper() if field else f"{PREFIX}{group}".upper()
+
+
+def _from_aliases(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, dict[str, str]] = {}
+    for alias, (group, field) in ALIASES.items():
+        if environ.get(alias):
+            found.setdefault(group, {})[field] = environ[alias]
+    return dict(found)
+
+
+def _from_file(path: str | None, known: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    if not path:
+        return {}
+    with Path(path).open("rb") as file:
+        values = tomllib.load(file)
+    for group, fields in values.items():
+        keys = [(group, field) for field in fields] if isinstance(fields, dict) else [(group, "")]
+        _refuse_unknown(keys, known)
+    return values
