@@ -1,0 +1,107 @@
+"""Slow float64 versions of the ops, written from their formulas with loops, and poisoned test inputs.
+
+Shares no code with `kernels/reference.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TOLERANCE = {torch.float32: (2e-5, 2e-5), torch.bfloat16: (2e-2, 2e-2), torch.float16: (3e-3, 3e-3)}
+"""dtype → (absolute, relative), for values of order one."""
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def assert_close(actual: Tensor, expected: Tensor) -> None:
+    """Compares an op's result with a float64 oracle at the tolerance of the result's dtype."""
+    absolute, relative = TOLERANCE[actual.dtype]
+    torch.testing.assert_close(actual.double(), expected.double(), atol=absolute, rtol=relative)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    wide = x.double()
+    return wide / (wide.pow(2).mean(-1, keepdim=True) + eps).sqrt() * weight.double()
+
+
+def rotate(x: Tensor, angle: Tensor) -> Tensor:
+    """x [D] by angles [D / 2], dimension i paired with i + D/2."""
+    half = x.shape[0] // 2
+    out = torch.empty(x.shape[0], dtype=torch.float64)
+    for i in range(half):
+        cos, sin = math.cos(float(angle[i])), math.sin(float(angle[i]))
+        out[i] = float(x[i]) * cos - float(x[i + half]) * sin
+        out[i + half] = float(x[i + half]) * cos + float(x[i]) * sin
+    return out
+
+
+def attention_row(
+    q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None, soft_cap: float | None
+) -> Tensor:
+    """q [n, Hq, D] are the last n positions of keys / values [S, Hk, D]; plain float64 softmax."""
+    num_queries, num_heads, dim = q.shape
+    length, kv_heads, _ = keys.shape
+    out = torch.zeros(num_queries, num_heads, dim, dtype=torch.float64)
+    for i in range(num_queries):
+        position = length - num_queries + i
+        first = 0 if window is None else max(0, position - window + 1)
+        for head in range(num_heads):
+            source = head // (num_heads // kv_heads)
+            scores = keys[first : position + 1, source].double() @ q[i, head].double() * scale
+            if soft_cap is not None:
+                scores = soft_cap * torch.tanh(scores / soft_cap)
+            out[i, head] = torch.softmax(scores, 0) @ values[first : position + 1, source].double()
+    return out
+
+
+@dataclass
+class PagedCase:
+    """Sequences scattered over a pool whose unused slots hold NaN."""
+
+    q: Tensor
+    kv: Tensor
+    block_table: Tensor
+    query_start: Tensor
+    seq_lens: Tensor
+    keys: list[Tensor]
+    values: list[Tensor]
+
+
+def paged_case(
+    rows: list[tuple[int, int]],
+    heads: tuple[int, int],
+    dim: int,
+    dtype: torch.dtype,
+    window: int | None = None,
+    layer: tuple[int, int] = (0, 1),
+    block: int = 16,
+) -> PagedCase:
+    """`rows` are (num_queries, seq_len). The layer is `layer[0]` of a page of `layer[1]` layers. Pages wholly
+    behind the window of a row's oldest query are −1 in its table."""
+    num_heads, kv_heads = heads
+    pages_of = [-(-length // block) for _, length in rows]
+    num_blocks = sum(pages_of) + 3
+    pool = torch.full((num_blocks, layer[1], 2, kv_heads, block, dim), float("nan"), dtype=dtype)
+    kv = pool[:, layer[0]]
+    order = torch.randperm(num_blocks).tolist()
+    table = torch.full((len(rows), max(pages_of) + 2), -1, dtype=torch.int32)
+    keys, values = [], []
+    for row, (num_queries, length) in enumerate(rows):
+        keys.append(torch.randn(length, kv_heads, dim).to(dtype))
+        values.append(torch.randn(length, kv_heads, dim).to(dtype))
+        oldest = 0 if window is None else max(0, length - num_queries - window + 1)
+        for index in range(oldest // block, pages_of[row]):
+            page = order.pop()
+            table[row, index] = page
+            span = slice(index * block, min(length, (index + 1) * block))
+            size = span.stop - span.start
+            kv[page, 0, :, :size] = keys[row][span].transpose(0, 1)
+            kv[page, 1, :, :size] = values[row][span].transpose(0, 1)
+    starts = torch.tensor([0, *[n for n, _ in rows]]).cumsum(0).to(torch.int32)
+    q = torch.randn(int(starts[-1]), num_heads, dim).to(dtype)
+    lens = torch.tensor([length for _, length in rows], dtype=torch.int32)
+    return PagedCase(q, kv, table, starts, lens, keys, values)

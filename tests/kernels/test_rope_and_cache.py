@@ -1,0 +1,74 @@
+"""kernels.rope_and_cache against per-element float64 rotations, and what it may write."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.rope_and_cache import rope_and_cache
+from tests.kernels import oracles
+
+pytestmark = pytest.mark.usefixtures("seed")
+
+NUM_TOKENS, HEADS, KV_HEADS, DIM, BLOCK, NUM_BLOCKS, LAYERS = 9, 6, 2, 24, 16, 5, 3
+
+
+def _angles() -> Tensor:
+    return torch.rand(100, DIM // 2, dtype=torch.float64) * 6
+
+
+def _inputs(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.randn(NUM_TOKENS, HEADS, DIM).to(dtype),
+        torch.randn(NUM_TOKENS, KV_HEADS, DIM).to(dtype),
+        torch.randn(NUM_TOKENS, KV_HEADS, DIM).to(dtype),
+    )
+
+
+def _slots() -> Tensor:
+    slots = torch.randperm(NUM_BLOCKS * BLOCK)[:NUM_TOKENS]
+    slots[[2, 5]] = -1
+    return slots
+
+
+def _rotated(x: Tensor, positions: Tensor, angles: Tensor, weight: Tensor | None) -> Tensor:
+    wide = x.double() if weight is None else oracles.rms_norm(x, weight, 1e-5)
+    rows = [
+        [oracles.rotate(head, angles[p]) for head in token] for token, p in zip(wide, positions, strict=True)
+    ]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@pytest.mark.parametrize("dtype", oracles.DTYPES)
+@pytest.mark.parametrize("normed", [False, True])
+def test_rotates_and_writes_only_its_slots(dtype: torch.dtype, normed: bool) -> None:
+    q, k, v = _inputs(dtype)
+    angles, slots = _angles(), _slots()
+    positions = torch.randint(0, 100, (NUM_TOKENS,), dtype=torch.int32)
+    cos_sin = torch.cat((angles.cos(), angles.sin()), -1).float()
+    weights = (torch.randn(DIM), torch.randn(DIM)) if normed else (None, None)
+    pool = torch.full((NUM_BLOCKS, LAYERS, 2, KV_HEADS, BLOCK, DIM), float("nan"), dtype=dtype)
+    out = rope_and_cache(q, k, v, positions, cos_sin, pool[:, 1], slots, *weights, eps=1e-5)
+
+    assert out.dtype == dtype
+    oracles.assert_close(out, _rotated(q, positions, angles, weights[0]))
+    expected_k = _rotated(k, positions, angles, weights[1])
+    for token, slot in enumerate(slots.tolist()):
+        if slot >= 0:
+            page = pool[slot // BLOCK, 1]
+            oracles.assert_close(page[0, :, slot % BLOCK], expected_k[token])
+            assert torch.equal(page[1, :, slot % BLOCK], v[token])
+            page[:, :, slot % BLOCK] = float("nan")
+    assert pool.isnan().all(), "something outside the given slots was written"
+
+
+def test_all_slots_used_and_none_used() -> None:
+    q, k, v = _inputs(torch.float32)
+    cos_sin = torch.cat((torch.ones(4, DIM // 2), torch.zeros(4, DIM // 2)), -1)
+    positions = torch.zeros(NUM_TOKENS, dtype=torch.int32)
+    kv = torch.zeros(NUM_BLOCKS, 2, KV_HEADS, BLOCK, DIM)
+    assert torch.equal(rope_and_cache(q, k, v, positions, cos_sin, kv, torch.full((NUM_TOKENS,), -1)), q)
+    assert not kv.any()
+    rope_and_cache(q, k, v, positions, cos_sin, kv, torch.arange(NUM_TOKENS))
+    assert torch.equal(kv[0, 0, :, :NUM_TOKENS], k.transpose(0, 1))
