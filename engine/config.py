@@ -1,0 +1,259 @@
+"""The engine's settings: frozen groups, one place for every default, validated when they are made.
+
+Flags of `python -m engine serve` become an `EngineConfig` (`from_flags`); the core process turns it into a
+`ResolvedConfig` once it knows the model and the device (`resolve`), and nothing changes afterwards. Names are
+those of `vllm serve` where the meaning is the same. Imports no torch; knows no flag syntax and opens no file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+
+if TYPE_CHECKING:
+    from engine.models.model_config import ModelConfig
+
+BLOCK_SIZE = 16
+"""Tokens of a KV page. Fixed: kernels, hashes and the journal of a replica agree on it."""
+
+LoadFormat = Literal["auto", "safetensors", "gguf", "dummy"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16"]
+DeviceKind = Literal["auto", "cpu", "cuda"]
+GenerationDefaults = Literal["auto", "none"]
+
+_CPU_LIMITS = (16, 512)
+_GPU_LIMITS = (256, 8192)
+"""Default (max_num_seqs, max_num_batched_tokens) by device."""
+
+
+class ConfigError(ValueError):
+    """A setting is unknown, out of range, or contradicts the model or another setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Which model, and how it is read."""
+
+    model: str
+    """A checkpoint directory, or a .gguf file."""
+    tokenizer: str | None = None
+    """A directory or tokenizer.json; None: the model's own."""
+    served_model_name: tuple[str, ...] = ()
+    """Names answered to; the first is the one reported. Empty: the base name of `model`."""
+    load_format: LoadFormat = "auto"
+    dtype: Dtype = "auto"
+    max_model_len: int | None = None
+    """Prompt + answer tokens of one request; None: what the model was made for."""
+    chat_template: str | None = None
+    """A file, or the template itself; None: the model's own."""
+    generation_config: GenerationDefaults = "auto"
+    """"auto": default sampling from generation_config.json; "none": OpenAI's defaults."""
+    seed: int = 0
+    """Seeds dummy weights. A request's own seed never comes from here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """How much one step takes on, and how long the queue may get."""
+
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_num_queued_reqs: int = 1024
+    max_num_queued_tokens: int = 4_000_000
+    queue_deadline_s: float = 120.0
+    """A request that has not started after this long is refused as overload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """The page pool."""
+
+    gpu_memory_utilization: float = 0.9
+    """Share of the GPU's memory that weights, work space and pages may take together."""
+    num_gpu_blocks_override: int | None = None
+    """Exact number of pages, on either device; wins over the two sizes."""
+    kv_cache_memory_bytes: int | None = None
+    """Bytes of the pool, on either device; None: from the memory that is free."""
+    enable_prefix_caching: bool = True
+    kv_cache_dtype: KVCacheDtype = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSettings:
+    """Where the model runs."""
+
+    device: DeviceKind = "auto"
+    enforce_eager: bool = False
+    num_threads: int | None = None
+    """CPU threads of the runner; None: OMP_NUM_THREADS, else one per physical core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The HTTP edge and the life of the process."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_key: tuple[str, ...] = ()
+    internal_key: str | None = None
+    """Bearer key of /internal and of the internal headers; None: both are off."""
+    api_server_workers: int = 1
+    journal_dir: str | None = None
+    """Where usage journals go; None: no journal."""
+    drain_grace_s: float = 15.0
+    drain_timeout_s: float = 600.0
+    debug_invariants: bool = False
+    """Check the page bookkeeping after every step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Everything a user can set. Made by `from_flags`, or by naming groups in tests."""
+
+    model: ModelSettings
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    device: DeviceSettings = field(default_factory=DeviceSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+
+    def __post_init__(self) -> None:
+        for group in fields(self):
+            _check_group(getattr(self, group.name))
+        seqs, tokens = self.scheduler.max_num_seqs, self.scheduler.max_num_batched_tokens
+        if seqs is not None and tokens is not None and tokens < seqs:
+            raise ConfigError(
+                f"max_num_batched_tokens must be at least max_num_seqs ({seqs}), since every running sequence "
+                f"needs a token a step; got {tokens}"
+            )
+
+    @classmethod
+    def from_flags(cls, flags: Mapping[str, object]) -> EngineConfig:
+        """Flat field names (`max_num_seqs`, …) → groups. Raises `ConfigError` naming the nearest known field."""
+        homes = field_groups()
+        groups: dict[str, dict[str, Any]] = {name: {} for name in GROUPS}
+        for name, value in flags.items():
+            if name not in homes:
+                near = difflib.get_close_matches(name, homes, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ConfigError(f"unknown setting {name}{hint}")
+            groups[homes[name]][name] = value
+        if not groups["model"].get("model"):
+            raise ConfigError("model is required: a checkpoint directory or a .gguf file")
+        return cls(**{name: group(**groups[name]) for name, group in GROUPS.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedConfig:
+    """An `EngineConfig` with the open questions answered for one model on one device."""
+
+    settings: EngineConfig
+    device: Literal["cpu", "cuda"]
+    dtype: Literal["float32", "bfloat16", "float16"]
+    kv_dtype: Literal["float32", "bfloat16", "float16"]
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+
+
+GROUPS: Mapping[str, type[Any]] = {
+    "model": ModelSettings,
+    "scheduler": SchedulerSettings,
+    "cache": CacheSettings,
+    "device": DeviceSettings,
+    "server": ServerSettings,
+}
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "max_model_len": (1, 10_000_000),
+    "seed": (0, 2**63 - 1),
+    "max_num_seqs": (1, 4096),
+    "max_num_batched_tokens": (16, 1_048_576),
+    "max_num_queued_reqs": (1, 1_000_000),
+    "max_num_queued_tokens": (1, 10**12),
+    "queue_deadline_s": (0.001, 86_400),
+    "gpu_memory_utilization": (0.01, 1.0),
+    "num_gpu_blocks_override": (2, 2**31 - 1),
+    "kv_cache_memory_bytes": (1, 2**50),
+    "num_threads": (1, 1024),
+    "port": (0, 65_535),
+    "api_server_workers": (1, 64),
+    "drain_grace_s": (0, 86_400),
+    "drain_timeout_s": (0, 86_400),
+}
+
+
+def field_groups() -> dict[str, str]:
+    """Field name → name of its group, for every setting."""
+    return {entry.name: group for group, kind in GROUPS.items() for entry in fields(kind)}
+
+
+def resolve(config: EngineConfig, model: ModelConfig, device: Literal["cpu", "cuda"]) -> ResolvedConfig:
+    """Fill what depends on the model and the device. Raises `ConfigError` on a contradiction."""
+    if config.device.device not in ("auto", device):
+        raise ConfigError(f"device is {config.device.device}, but the runner was started on {device}")
+    max_model_len = config.model.max_model_len or model.max_positions
+    if max_model_len > model.max_positions:
+        raise ConfigError(
+            f"max_model_len must be at most {model.max_positions}, the positions this model knows; "
+            f"got {max_model_len}"
+        )
+    seqs, tokens = _CPU_LIMITS if device == "cpu" else _GPU_LIMITS
+    max_num_seqs = config.scheduler.max_num_seqs or min(seqs, config.scheduler.max_num_batched_tokens or seqs)
+    max_num_batched_tokens = config.scheduler.max_num_batched_tokens or max(tokens, max_num_seqs)
+    dtype = _resolve_dtype(config.model.dtype, model.dtype, device)
+    return ResolvedConfig(
+        settings=config,
+        device=device,
+        dtype=dtype,
+        kv_dtype=dtype if config.cache.kv_cache_dtype == "auto" else config.cache.kv_cache_dtype,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+    )
+
+
+def _resolve_dtype(
+    wanted: Dtype, checkpoint: str, device: Literal["cpu", "cuda"]
+) -> Literal["float32", "bfloat16", "float16"]:
+    """CPUs compute in fp32 (half types are slower without matrix units), GPUs in the checkpoint's half type."""
+    if wanted != "auto":
+        return wanted
+    if device == "cpu":
+        return "float32"
+    return "float16" if checkpoint == "float16" else "bfloat16"
+
+
+def _check_group(group: object) -> None:
+    hints = get_type_hints(type(group))
+    for entry in fields(group):  # type: ignore[arg-type]  # every group is a dataclass
+        value = getattr(group, entry.name)
+        _check_type(entry.name, value, hints[entry.name])
+        if value is not None and entry.name in _RANGES:
+            low, high = _RANGES[entry.name]
+            if not low <= value <= high:
+                raise ConfigError(f"{entry.name} must be between {low:,} and {high:,}, got {value}")
+
+
+def _check_type(name: str, value: object, hint: Any) -> None:
+    options = get_args(hint)
+    if getattr(hint, "__origin__", None) is Literal:
+        if value not in options:
+            raise ConfigError(f"{name} must be one of {', '.join(map(str, options))}, got {value!r}")
+        return
+    if getattr(hint, "__origin__", None) is tuple:
+        if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{name} must be a tuple of strings, got {value!r}")
+        return
+    allowed = options or (hint,)
+    # A bool is an int to isinstance, and an int is as good as a float.
+    if isinstance(value, bool) and bool not in allowed:
+        raise ConfigError(f"{name} must be {_names(allowed)}, got {value!r}")
+    if not isinstance(value, tuple({*allowed, int} if float in allowed else allowed)):
+        raise ConfigError(f"{name} must be {_names(allowed)}, got {value!r}")
+
+
+def _names(kinds: tuple[type, ...]) -> str:
+    return " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
