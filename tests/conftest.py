@@ -12,9 +12,10 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -23,6 +24,7 @@ import redis
 
 from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.valkey import EmbeddedValkey
+from gateway.migrate import migrate
 from gateway.pool.process import ProcessMark
 
 _PREFIX = "tollway-test-"
@@ -62,6 +64,7 @@ def _template(postgres_admin_url: str) -> Iterator[str]:
     """The name of the migrated database that every test's database is a clone of."""
     execute(postgres_admin_url, f"CREATE DATABASE {_TEMPLATE}")
     try:
+        apart(migrate(urlunsplit(urlsplit(postgres_admin_url)._replace(path=f"/{_TEMPLATE}"))))
         yield _TEMPLATE
     finally:
         execute(postgres_admin_url, f"DROP DATABASE {_TEMPLATE} WITH (FORCE)")
@@ -100,7 +103,7 @@ def cache_url(_valkey: EmbeddedValkey) -> str:
 
 
 def execute(url: str, statement: str) -> None:
-    """Run one statement outside a transaction; in a thread, since the test may own an event loop."""
+    """Run one statement outside a transaction."""
 
     async def run() -> None:
         connection = await asyncpg.connect(url)
@@ -109,11 +112,16 @@ def execute(url: str, statement: str) -> None:
         finally:
             await connection.close()
 
+    apart(run())
+
+
+def apart(work: Coroutine[Any, Any, Any]) -> None:
+    """Run `work` in a thread with a loop of its own, since the test may own one here."""
     failures: list[BaseException] = []
 
     def body() -> None:
         try:
-            asyncio.run(run())
+            asyncio.run(work)
         except BaseException as error:
             failures.append(error)
 

@@ -1,0 +1,174 @@
+"""The database: engines, sessions, roles and the naming of constraints.
+
+The only module that knows how to connect to Postgres. Two roles exist: the application's (no DDL, no UPDATE
+or DELETE on events) and the owner's (migrations). One superuser URL may serve both, as on one machine with
+an embedded server: every application connection then steps down to the application role.
+It does not know any table.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, ClassVar, NewType
+
+from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import DeclarativeBase
+
+__all__ = [
+    "APP_ROLE",
+    "Base",
+    "Database",
+    "ReadSession",
+    "WriteConnection",
+    "WriteSession",
+    "async_url",
+    "is_serialization_failure",
+    "is_unavailable",
+    "owner_engine",
+]
+
+APP_ROLE = "tollway_app"
+"""Created by the first migration; the login role of the application is a member of it (or a superuser)."""
+
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+CONNECT_TIMEOUT_S = 5
+STATEMENT_TIMEOUT_MS = 10_000
+LOCK_TIMEOUT_MS = 5_000
+IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+
+# Class 08 (connection), 57P0x (shutdown, crash, not yet accepting) and 53300 (too many connections).
+_UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})
+_SERIALIZATION_STATES = frozenset({"40001", "40P01"})
+
+ReadSession = NewType("ReadSession", AsyncSession)
+"""A session whose transaction is READ ONLY."""
+WriteSession = NewType("WriteSession", AsyncSession)
+"""A session whose transaction commits when its block ends without an error."""
+WriteConnection = NewType("WriteConnection", AsyncConnection)
+"""A plain connection inside a transaction, for the set-at-a-time SQL of the ledger and the worker."""
+
+
+class Base(DeclarativeBase):
+    """What every table inherits from; `migrations/env.py` reads its metadata."""
+
+    metadata = MetaData(naming_convention=NAMING_CONVENTION)
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        str: Text(),
+        int: BigInteger(),
+        datetime: DateTime(timezone=True),
+        list[str]: ARRAY(Text()),
+        dict[str, Any]: JSONB(),
+    }
+
+
+class Database:
+    """Owns a connection pool and opens transactions on it. `close()` it when its process ends."""
+
+    def __init__(self, url: str, *, name: str, pool_size: int = 5, role: str | None = APP_ROLE) -> None:
+        """`name` is what `pg_stat_activity` shows; the pool never grows beyond `pool_size`."""
+        self._engine = create_async_engine(
+            async_url(url),
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=CONNECT_TIMEOUT_S,
+            pool_pre_ping=False,
+            connect_args=_connect_args(name, role),
+        )
+        self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+        self._readers = async_sessionmaker(
+            self._engine.execution_options(postgresql_readonly=True), expire_on_commit=False
+        )
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[ReadSession]:
+        async with self._readers() as session, session.begin():
+            yield ReadSession(session)
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[WriteSession]:
+        async with self._sessions() as session, session.begin():
+            yield WriteSession(session)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[WriteConnection]:
+        async with self._engine.begin() as connection:
+            yield WriteConnection(connection)
+
+    async def forget_connections(self) -> None:
+        """Drop idle connections, so that the next transaction meets the server as it is now."""
+        await self._engine.dispose()
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+def owner_engine(url: str) -> AsyncEngine:
+    """An engine for migrations: the owner's role, no statement timeout, never pooled beyond one."""
+    return create_async_engine(
+        async_url(url),
+        pool_size=1,
+        max_overflow=0,
+        connect_args={
+            "timeout": CONNECT_TIMEOUT_S,
+            "server_settings": {"application_name": "tollway-migrate", "timezone": "UTC"},
+        },
+    )
+
+
+def async_url(url: str) -> str:
+    """`postgres://…` and `postgresql://…` mean asyncpg here."""
+    parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    return parsed.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+
+
+def is_serialization_failure(error: BaseException) -> bool:
+    """A deadlock or a serialisation failure: the same transaction may succeed if it is run again."""
+    return isinstance(error, DBAPIError) and _sqlstate(error) in _SERIALIZATION_STATES
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """The server is away, going away, or full: nothing is wrong with what was asked of it."""
+    if isinstance(error, OSError | TimeoutError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    state = _sqlstate(error)
+    if state is not None:
+        return state.startswith("08") or state in _UNAVAILABLE_STATES
+    return error.connection_invalidated or isinstance(error, InterfaceError | OperationalError)
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    state = getattr(error.orig, "sqlstate", None)
+    return str(state) if state is not None else None
+
+
+def _connect_args(name: str, role: str | None) -> Mapping[str, Any]:
+    settings = {
+        "application_name": name,
+        "timezone": "UTC",
+        "statement_timeout": str(STATEMENT_TIMEOUT_MS),
+        "lock_timeout": str(LOCK_TIMEOUT_MS),
+        "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_TIMEOUT_MS),
+        # The planner's just-in-time compiler costs more than the short statements of the request path.
+        "jit": "off",
+    }
+    if role is not None:
+        settings["role"] = role
+    return {"timeout": CONNECT_TIMEOUT_S, "server_settings": settings}

@@ -1,0 +1,1 @@
+"""Money truth: reserve, settle, release."""

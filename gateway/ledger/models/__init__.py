@@ -1,0 +1,39 @@
+"""Tables of the ledger, by what they are for."""
+
+from gateway.ledger.models.derived import Outbox, RefusalMinute, RollupDay, RollupHour, RollupMinute
+from gateway.ledger.models.money import (
+    Attempt,
+    Budget,
+    BudgetPeriod,
+    Hold,
+    SettledRequest,
+    UsageEvent,
+    UserPseudonym,
+)
+from gateway.ledger.models.sources import (
+    ConfigRevision,
+    EngineEpoch,
+    GatewayInstance,
+    JournalAttempt,
+    JournalCursor,
+)
+
+__all__ = [
+    "Attempt",
+    "Budget",
+    "BudgetPeriod",
+    "ConfigRevision",
+    "EngineEpoch",
+    "GatewayInstance",
+    "Hold",
+    "JournalAttempt",
+    "JournalCursor",
+    "Outbox",
+    "RefusalMinute",
+    "RollupDay",
+    "RollupHour",
+    "RollupMinute",
+    "SettledRequest",
+    "UsageEvent",
+    "UserPseudonym",
+]

@@ -1,0 +1,85 @@
+"""Tables of what the ledger learns from: gateway runs, engine epochs, journals, and the revision feed."""
+
+from datetime import datetime
+
+from sqlalchemy import Boolean, CheckConstraint, Index, SmallInteger, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gateway.db import Base
+
+__all__ = ["ConfigRevision", "EngineEpoch", "GatewayInstance", "JournalAttempt", "JournalCursor"]
+
+_NOW = text("now()")
+
+
+class GatewayInstance(Base):
+    """One run of one gateway process; `heartbeat_at` is the database's clock. Holds name the run, not the name:
+    a gateway that was killed and started again under its old name must not seem to carry its old requests."""
+
+    __tablename__ = "gateway_instance"
+    __table_args__ = (Index("ix_gateway_instance_heartbeat_at", "heartbeat_at"),)
+
+    instance_id: Mapped[str] = mapped_column(primary_key=True)
+    gateway_id: Mapped[str]
+    started_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    heartbeat_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    stopped_at: Mapped[datetime | None]
+
+
+class EngineEpoch(Base):
+    """A run of a replica's core that journals or replies have named."""
+
+    __tablename__ = "engine_epoch"
+
+    replica_id: Mapped[str] = mapped_column(primary_key=True)
+    epoch: Mapped[str] = mapped_column(primary_key=True)
+    first_seen_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class JournalCursor(Base):
+    """How far a replica's usage journal has been read. The cursor is the engine's and opaque."""
+
+    __tablename__ = "journal_cursor"
+
+    replica_id: Mapped[str] = mapped_column(primary_key=True)
+    cursor: Mapped[str]
+    read_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class JournalAttempt(Base):
+    """The newest journal record of an attempt, kept until it is matched with `attempt` or settles the request."""
+
+    __tablename__ = "journal_attempt"
+    __table_args__ = (Index("ix_journal_attempt_read_at", "read_at"),)
+
+    request_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    replica_id: Mapped[str]
+    epoch: Mapped[str]
+    has_ended: Mapped[bool] = mapped_column(Boolean)
+    prompt_tokens: Mapped[int]
+    cached_tokens: Mapped[int]
+    completion_tokens: Mapped[int]
+    overrun_tokens: Mapped[int]
+    finish_reason: Mapped[str | None]
+    queue_ms: Mapped[int | None]
+    ttft_ms: Mapped[int | None]
+    e2e_ms: Mapped[int | None]
+    at: Mapped[datetime]
+    read_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class ConfigRevision(Base):
+    """The feed every process polls: one row per topic, its revision raised by trigger at commit.
+
+    Topics: `tenancy` (tenants, keys, permissions, rate limits), `routing` (routes, prices, pools, replicas),
+    `budget`. The row's lock orders the commits, so a poller never sees a later revision before an earlier one.
+    """
+
+    __tablename__ = "config_revision"
+    __table_args__ = (CheckConstraint("topic IN ('tenancy', 'routing', 'budget')", name="topic"),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    revision: Mapped[int]
+    changed_at: Mapped[datetime] = mapped_column(server_default=_NOW)

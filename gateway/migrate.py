@@ -1,0 +1,96 @@
+"""Schema migrations: one runner at a time, one head, and the check that a process makes before it serves.
+
+Revisions are numbered ("0001", "0002", …), so a process can tell an older schema, which it refuses, from one
+that is newer by a single step, which it tolerates while a rollout replaces it (expand, backfill, contract).
+What the tables mean is not known here.
+"""
+
+import asyncio
+from importlib.resources import files
+from io import StringIO
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
+
+from gateway.db import Database, owner_engine
+
+__all__ = ["SchemaMismatch", "check_schema", "head_revision", "migrate", "pending_changes"]
+
+_ADVISORY_LOCK = 7_466_011_208_423_517
+LOCK_WAIT_S = 120
+
+
+class SchemaMismatch(Exception):
+    """The database's schema is not one this version can work on."""
+
+
+async def migrate(owner_url: str) -> str:
+    """Bring the schema to the head and return its revision. Waits for another runner, then finds nothing to do."""
+    engine = owner_engine(owner_url)
+    try:
+        async with engine.connect() as connection:
+            async with asyncio.timeout(LOCK_WAIT_S):
+                await connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _ADVISORY_LOCK})
+            # Session-level lock: it outlives this commit and falls with the connection.
+            await connection.commit()
+            await connection.run_sync(_upgrade)
+            await connection.commit()
+    finally:
+        await engine.dispose()
+    return head_revision()
+
+
+async def check_schema(database: Database) -> str:
+    """The schema's revision, or SchemaMismatch if it is older than ours or more than one newer."""
+    try:
+        async with database.transaction() as connection:
+            found = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar_one()
+    except ProgrammingError as error:
+        raise SchemaMismatch("the database has no schema yet: run `tollway migrate`") from error
+    ours, theirs = int(head_revision()), int(found)
+    if theirs < ours:
+        raise SchemaMismatch(f"the schema is {found}, this version needs {ours:04d}: run `tollway migrate`")
+    if theirs > ours + 1:
+        raise SchemaMismatch(f"the schema is {found}, this version knows {ours:04d}: upgrade this process")
+    return str(found)
+
+
+def head_revision() -> str:
+    """The one head of `migrations/`; two heads are a mistake of the change that made the second."""
+    heads = ScriptDirectory.from_config(_config()).get_heads()
+    assert len(heads) == 1, f"migrations must have exactly one head, found {heads}"
+    return heads[0]
+
+
+async def pending_changes(owner_url: str) -> list[str]:
+    """How the models differ from the migrated schema, as `alembic check` would say; empty when they agree."""
+    engine = owner_engine(owner_url)
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(_differences)
+    finally:
+        await engine.dispose()
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config(stdout=StringIO())  # `check` reports by exception; its chatter is not ours to print
+    config.set_main_option("script_location", str(files("migrations")))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _upgrade(connection: Connection) -> None:
+    command.upgrade(_config(connection), "head")
+
+
+def _differences(connection: Connection) -> list[str]:
+    try:
+        command.check(_config(connection))
+    except CommandError as error:
+        return [str(error)]
+    return []

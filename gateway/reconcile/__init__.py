@@ -1,0 +1,1 @@
+"""Journals and holds: evidence becomes settlements."""

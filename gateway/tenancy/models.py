@@ -1,0 +1,164 @@
+"""Tables of who may call: tenants, service accounts, keys, model permissions, rate limits.
+
+Tenant-owned rows have the composite key (tenant_id, id), so that no foreign key can cross tenants. Keys are
+stored as an HMAC only. A change here bumps `config_revision` by trigger.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gateway.db import Base
+
+__all__ = ["AdminApiKey", "ApiKey", "ModelPermission", "RateLimit", "ServiceAccount", "Tenant"]
+
+_NOW = text("now()")
+
+
+class Tenant(Base):
+    """What the OpenAI API calls a project."""
+
+    __tablename__ = "tenant"
+    __table_args__ = (
+        CheckConstraint("status IN ('active', 'archived')", name="status"),
+        CheckConstraint("fairness_weight BETWEEN 1 AND 1000", name="fairness_weight"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    status: Mapped[str] = mapped_column(server_default="active")
+    fairness_weight: Mapped[int] = mapped_column(Integer, server_default="1")
+    cache_sharing_group: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    archived_at: Mapped[datetime | None]
+
+
+class ServiceAccount(Base):
+    __tablename__ = "service_account"
+    __table_args__ = (
+        UniqueConstraint("id"),
+        CheckConstraint("role IN ('owner', 'member')", name="role"),
+    )
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    role: Mapped[str] = mapped_column(server_default="member")
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    deleted_at: Mapped[datetime | None]
+
+
+class ApiKey(Base):
+    """A tenant's key. `public_id` finds the row, `secret_hmac` (under pepper `pepper_id`) proves the caller.
+
+    Rotation makes a successor (`rotated_from` on the new row, `rotation_key` makes it idempotent) and sets
+    `expires_at` of the old row to the end of its grace period.
+    """
+
+    __tablename__ = "api_key"
+    __table_args__ = (
+        UniqueConstraint("id"),
+        UniqueConstraint("public_id"),
+        UniqueConstraint("tenant_id", "rotated_from", "rotation_key"),
+        ForeignKeyConstraint(
+            ["tenant_id", "service_account_id"], ["service_account.tenant_id", "service_account.id"]
+        ),
+        ForeignKeyConstraint(["tenant_id", "rotated_from"], ["api_key.tenant_id", "api_key.id"]),
+        CheckConstraint("octet_length(secret_hmac) = 32", name="secret_hmac"),
+    )
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    public_id: Mapped[str]
+    secret_hmac: Mapped[bytes] = mapped_column(LargeBinary)
+    pepper_id: Mapped[str]
+    service_account_id: Mapped[str | None]
+    scopes: Mapped[list[str]] = mapped_column(server_default=text("'{model.request}'"))
+    ip_allow_list: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    rotated_from: Mapped[str | None]
+    rotation_key: Mapped[str | None]
+    last_used_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class AdminApiKey(Base):
+    """A key of the operator's organisation, for the admin API."""
+
+    __tablename__ = "admin_api_key"
+    __table_args__ = (
+        UniqueConstraint("public_id"),
+        CheckConstraint("octet_length(secret_hmac) = 32", name="secret_hmac"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    public_id: Mapped[str]
+    secret_hmac: Mapped[bytes] = mapped_column(LargeBinary)
+    pepper_id: Mapped[str]
+    scopes: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class ModelPermission(Base):
+    """The tenant's list of served names; a tenant without a row may use every route that matches it."""
+
+    __tablename__ = "model_permission"
+    __table_args__ = (CheckConstraint("mode IN ('allow_list', 'deny_list')", name="mode"),)
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    mode: Mapped[str]
+    model_ids: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class RateLimit(Base):
+    """Limits of one tenant, narrowed to a key or a served model when those are given. Null = not limited."""
+
+    __tablename__ = "rate_limit"
+    __table_args__ = (
+        UniqueConstraint("id"),
+        Index(
+            "uq_rate_limit_scope",
+            "tenant_id",
+            "key_id",
+            "served_model",
+            unique=True,
+            postgresql_nulls_not_distinct=True,
+        ),
+        ForeignKeyConstraint(["tenant_id", "key_id"], ["api_key.tenant_id", "api_key.id"]),
+        CheckConstraint(
+            "least(requests_per_min, requests_burst, tokens_per_min, requests_per_day, concurrent_requests,"
+            " max_prompt_tokens, max_output_tokens) >= 0",
+            name="not_negative",
+        ),
+    )
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    key_id: Mapped[str | None]
+    served_model: Mapped[str | None]
+    requests_per_min: Mapped[int | None]
+    requests_burst: Mapped[int | None]
+    tokens_per_min: Mapped[int | None]
+    requests_per_day: Mapped[int | None]
+    concurrent_requests: Mapped[int | None]
+    max_prompt_tokens: Mapped[int | None]
+    max_output_tokens: Mapped[int | None]
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)

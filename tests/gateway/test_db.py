@@ -1,0 +1,83 @@
+"""The application's role: what one superuser URL may not do once it has stepped down."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, ProgrammingError
+
+from gateway.db import Database, async_url, is_serialization_failure, is_unavailable
+
+FORBIDDEN = (
+    "UPDATE usage_event SET status = 'ok'",
+    "DELETE FROM usage_event",
+    "TRUNCATE usage_event",
+    "UPDATE attempt SET billed_prompt_tokens = 0",
+    "DELETE FROM attempt",
+    "UPDATE price SET nanousd_per_token = 0",
+    "DELETE FROM price",
+    "UPDATE audit_log SET action = ''",
+    "DELETE FROM audit_log",
+    "DELETE FROM settled_request",
+    "DELETE FROM budget_period",
+    "UPDATE config_revision SET revision = 0",
+    "CREATE TABLE stray (id int)",
+    "DROP TABLE hold",
+    "ALTER TABLE hold ADD COLUMN stray int",
+)
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+async def test_the_application_may_not(database_url: str, statement: str) -> None:
+    database = Database(database_url, name="test")
+    try:
+        with pytest.raises(ProgrammingError, match=r"permission denied|must be owner"):
+            async with database.write() as session:
+                await session.execute(text(statement))
+    finally:
+        await database.close()
+
+
+async def test_a_read_session_cannot_write(database_url: str) -> None:
+    database = Database(database_url, name="test")
+    with pytest.raises(DBAPIError, match="read-only transaction"):
+        async with database.read() as session:
+            await session.execute(text("INSERT INTO tenant (id, name) VALUES ('a', 'a')"))
+    await database.close()
+
+
+async def test_a_write_session_commits_at_its_end_and_only_without_an_error(database_url: str) -> None:
+    database = Database(database_url, name="test")
+    async with database.write() as session:
+        await session.execute(text("INSERT INTO tenant (id, name) VALUES ('kept', 'a')"))
+    with pytest.raises(ZeroDivisionError):
+        await _insert_and_fail(database)
+    async with database.read() as session:
+        found = (await session.execute(text("SELECT id FROM tenant"))).scalars().all()
+    await database.close()
+    assert found == ["kept"]
+
+
+async def _insert_and_fail(database: Database) -> None:
+    async with database.write() as session:
+        await session.execute(text("INSERT INTO tenant (id, name) VALUES ('lost', 'a')"))
+        raise ZeroDivisionError
+
+
+async def test_an_unreachable_server_is_told_from_a_wrong_statement(database_url: str) -> None:
+    gone = Database("postgresql://nobody@127.0.0.1:1/none", name="test")
+    with pytest.raises(OSError) as away:  # noqa: PT011  (any refusal of the network will do)
+        async with gone.write() as session:
+            await session.execute(text("SELECT 1"))
+    await gone.close()
+    assert is_unavailable(away.value)
+    database = Database(database_url, name="test")
+    with pytest.raises(DBAPIError) as wrong:
+        async with database.write() as session:
+            await session.execute(text("SELECT nothing FROM nowhere"))
+    await database.close()
+    assert not is_unavailable(wrong.value)
+    assert not is_serialization_failure(wrong.value)
+
+
+def test_every_spelling_of_a_url_means_asyncpg() -> None:
+    for scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
+        assert async_url(f"{scheme}://u:p%40@h:1/d") == "postgresql+asyncpg://u:p%40@h:1/d"
