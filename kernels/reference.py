@@ -1,10 +1,10 @@
-"""Every op of the engine in plain torch: the CPU path, and the oracle of the Triton kernels.
+"""The ops of a forward pass in plain torch: the CPU path, and the oracle of the Triton kernels.
 
 Called through `kernels/<op>.py`, which picks this file or a Triton kernel by device. Works on any device
 and for fp32, bf16 and fp16 inputs: sums are taken in fp32 and results have the input's dtype. Shapes:
-T tokens of a step, R rows (sequences) of a step, Hq / Hk query / key-value heads, D head size, V
-vocabulary, B pages of a block table. Knows nothing of models, requests or the layout of a page pool
-beyond the strides of the one layer it is handed.
+T tokens of a step, R rows (sequences) of a step, Hq / Hk query / key-value heads, D head size, B pages
+of a block table. Knows nothing of models, requests or the layout of a page pool beyond the strides of
+the one layer it is handed. The ops of sampling are in `kernels/reference_sampling.py`.
 """
 
 from __future__ import annotations
