@@ -1,1 +1,1 @@
-"""Money truth: reserve, settle, release."""
+"""Money truth: reserve before an engine sees a request, settle when it has ended, exactly once."""
