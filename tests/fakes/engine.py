@@ -44,12 +44,14 @@ class FakeEngine:
         self.journal: list[dict[str, Any]] = []
         self.aborts = 0
         self.status_reads = 0
+        self.connections_made = 0
         self.running = 0
         self.running_max = 0
         self.epoch = "epoch-0"
         self._epochs = itertools.count(1)
         self._ids = itertools.count(1)
         self._scripts: deque[Script] = deque()
+        self._peers: set[object] = set()
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
@@ -123,6 +125,8 @@ class FakeEngine:
         except ValueError:
             return _json(400, replies.error("The body is not JSON.", "invalid_request_error"))
         headers = {name.lower(): value for name, value in request.headers.items()}
+        self._peers.add(request.transport.get_extra_info("peername") if request.transport else None)
+        self.connections_made = len(self._peers)
         seen = Seen(len(self.requests), request.path, headers, body)
         self.requests.append(seen)
         script = self._scripts.popleft() if self._scripts else self.default

@@ -1,0 +1,86 @@
+"""The deadlines of one upstream exchange: first token, between tokens, total — with one timer per stream.
+
+The timer is re-armed when it fires, not at every chunk, so a token costs two attribute writes. What a missed
+deadline means (retry, 504, error event) is the pipeline's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.settings import UpstreamSettings
+
+__all__ = ["Deadlines", "Expired", "Timeouts"]
+
+Expired = Literal["first_token", "between_tokens", "total", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    first_token_s: float
+    between_tokens_s: float
+    total_s: float
+
+    @classmethod
+    def of(cls, settings: UpstreamSettings) -> Timeouts:
+        return cls(
+            settings.first_token_timeout_s, settings.between_tokens_timeout_s, settings.total_timeout_s
+        )
+
+
+class Deadlines:
+    """Start it with `async with deadlines.watch():`; a missed deadline is a TimeoutError there.
+
+    `total` counts from the construction, over all attempts; the others from the last progress.
+    """
+
+    def __init__(self, timeouts: Timeouts, streaming: bool) -> None:
+        self.expired: Expired | None = None
+        self.writing = False
+        """True while a chunk waits for a slow reader: silence is then the reader's, not the engine's."""
+        self._timeouts = timeouts
+        self._loop = asyncio.get_running_loop()
+        self._total_at = self._loop.time() + timeouts.total_s
+        # A whole answer has no first token to wait for: only the total counts.
+        self._first_s = timeouts.first_token_s if streaming else timeouts.total_s
+        self._started = False
+        self._last = 0.0
+        self._scope: asyncio.Timeout | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def progress(self) -> None:
+        """Data arrived (or was written): from here on the between-tokens deadline counts."""
+        self._started = True
+        self._last = self._loop.time()
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[None]:
+        self._started, self._last = False, self._loop.time()
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                self._arm()
+                yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._scope = None
+
+    def _due(self) -> tuple[float, Expired]:
+        silence_s = self._timeouts.between_tokens_s if self._started else self._first_s
+        kind: Expired = "write" if self.writing else "between_tokens" if self._started else "first_token"
+        return min((self._last + silence_s, kind), (self._total_at, "total"))
+
+    def _arm(self) -> None:
+        self._timer = self._loop.call_at(self._due()[0], self._fire)
+
+    def _fire(self) -> None:
+        at, kind = self._due()
+        if self._loop.time() < at:
+            self._arm()
+        elif self._scope is not None:
+            self.expired = kind
+            self._scope.reschedule(self._loop.time())

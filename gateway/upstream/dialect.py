@@ -1,0 +1,74 @@
+"""What differs between kinds of engine, as one protocol.
+
+A dialect turns a client's request into an engine's, and knows how to stop one and how to learn what it
+produced. It does not call the engine for the answer itself (client.py) and decides no retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.upstream.client import UpstreamClient
+from gateway.wire.request import GenerationRequest
+from gateway.wire.usage import Usage
+
+__all__ = ["PATHS", "Call", "Dialect", "Figure", "Order", "dialect_of"]
+
+PATHS: Mapping[str, str] = {"chat.completions": "/v1/chat/completions", "completions": "/v1/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Everything the gateway decided about one attempt."""
+
+    request_id: str
+    attempt: int
+    upstream_model: str
+    fairness_id: str
+    fairness_weight: int
+    request_class: str
+    cache_salt: str
+    max_prompt_tokens: int
+    max_output_tokens: int  # per choice
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What an attempt really produced, from the engine itself."""
+
+    usage: Usage
+    overrun_tokens: int = 0
+
+
+class Dialect(Protocol):
+    @property
+    def has_journal(self) -> bool:
+        """The engine can say afterwards what it produced."""
+        ...
+
+    def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call: ...
+
+    async def abort(self, client: UpstreamClient, base_url: str, key: str | None, request_id: str) -> bool:
+        """True when the engine will end the attempt's own answer at once, with its final figure."""
+        ...
+
+    async def journalled(
+        self, client: UpstreamClient, base_url: str, key: str | None, request_id: str, attempt: int
+    ) -> Figure | None:
+        """The final figure from the engine's own record, if it has one by now."""
+        ...
+
+
+def dialect_of(kind: str, dialects: Mapping[str, Dialect]) -> Dialect:
+    """The dialect for an engine kind of the pool table; every kind but our own speaks plain OpenAI."""
+    return dialects.get(kind, dialects["openai"])

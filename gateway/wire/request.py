@@ -1,0 +1,152 @@
+"""A generation request as the client sent it: the few fields the gateway must read, and all the others.
+
+The engine validates the rest: here a field is checked only if routing, limits or money depend on it. The same
+parsed object is rendered for an engine with the changes its dialect asks for; unknown fields travel along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from gateway.errors import InvalidRequest, InvalidValue, MissingParameter
+
+__all__ = ["CHAT", "COMPLETIONS", "Endpoint", "GenerationRequest", "parse_generation", "render"]
+
+Endpoint = Literal["chat.completions", "completions"]
+CHAT: Endpoint = "chat.completions"
+COMPLETIONS: Endpoint = "completions"
+
+CHOICES_MAX = 128
+OUTPUT_TOKENS_MAX = 1 << 20
+SEED_BITS = 63
+# What a chat template may add around the messages: role markers, a default system prompt, BOS.
+TEMPLATE_TOKENS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    endpoint: Endpoint
+    model: str
+    stream: bool
+    include_usage: bool  # the client asked for the usage chunk
+    max_output_tokens: int | None  # per choice, as the client asked
+    choices: int  # answers in all: prompts × n
+    body_bytes: int
+    fields: Mapping[str, Any]  # the whole body, unknown fields included
+
+    @property
+    def prompt_tokens_max(self) -> int:
+        """No tokenizer needed: a token is at least one byte, and JSON never shortens a text."""
+        return self.body_bytes + TEMPLATE_TOKENS_MAX
+
+    @property
+    def user(self) -> str | None:
+        value = self.fields.get("user")
+        return value if isinstance(value, str) else None
+
+
+def parse_generation(endpoint: Endpoint, raw: bytes) -> GenerationRequest:
+    fields = _object(raw)
+    model = fields.get("model")
+    if model is None:
+        raise MissingParameter("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest("'model' must be a non-empty string.", "model")
+    stream = _flag(fields, "stream")
+    return GenerationRequest(
+        endpoint=endpoint,
+        model=model,
+        stream=stream,
+        include_usage=_include_usage(fields, stream),
+        max_output_tokens=_max_output(fields),
+        choices=_prompts(endpoint, fields) * _integer(fields, "n", 1, CHOICES_MAX, 1),
+        body_bytes=len(raw),
+        fields=fields,
+    )
+
+
+def render(request: GenerationRequest, changes: Mapping[str, Any], dropped: frozenset[str]) -> bytes:
+    """The body for an engine: the client's fields without `dropped`, then `changes`."""
+    fields = {name: value for name, value in request.fields.items() if name not in dropped}
+    fields.update(changes)
+    return orjson.dumps(fields)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"We could not parse the JSON body of your request: {error}.") from error
+    if not isinstance(fields, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return fields
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"'{name}' must be a boolean.", name)
+    return value
+
+
+def _integer(fields: dict[str, Any], name: str, low: int, high: int, default: int) -> int:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidRequest(f"'{name}' must be an integer.", name)
+    if not low <= value <= high:
+        raise InvalidValue(f"'{name}' must be between {low} and {high}, not {value}.", name)
+    return value
+
+
+def _include_usage(fields: dict[str, Any], stream: bool) -> bool:
+    options = fields.get("stream_options")
+    if options is None:
+        return False
+    if not isinstance(options, dict):
+        raise InvalidRequest("'stream_options' must be an object.", "stream_options")
+    if not stream:
+        raise InvalidValue("'stream_options' is only allowed when 'stream' is true.", "stream_options")
+    asked = options.get("include_usage")
+    if asked is not None and not isinstance(asked, bool):
+        raise InvalidRequest(
+            "'stream_options.include_usage' must be a boolean.", "stream_options.include_usage"
+        )
+    return bool(asked)
+
+
+def _max_output(fields: dict[str, Any]) -> int | None:
+    """`max_completion_tokens` wins over the older name, as at OpenAI."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        if fields.get(name) is not None:
+            return _integer(fields, name, 0, OUTPUT_TOKENS_MAX, 0)
+    return None
+
+
+def _prompts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
+    if endpoint == CHAT:
+        messages = fields.get("messages")
+        if messages is None:
+            raise MissingParameter("messages")
+        if not isinstance(messages, list):
+            raise InvalidRequest("'messages' must be an array.", "messages")
+        if not messages:
+            raise InvalidValue("'messages' must not be empty.", "messages")
+        return 1
+    prompt = fields.get("prompt")
+    if prompt is None:
+        raise MissingParameter("prompt")
+    if isinstance(prompt, str):
+        return 1
+    if not isinstance(prompt, list):
+        raise InvalidRequest("'prompt' must be a string or an array.", "prompt")
+    if not prompt:
+        raise InvalidValue("'prompt' must not be empty.", "prompt")
+    return 1 if isinstance(prompt[0], int) else len(prompt)

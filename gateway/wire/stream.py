@@ -1,0 +1,120 @@
+"""Scans an event stream as it passes: finds usage, errors and the end without re-encoding anything else.
+
+`feed()` takes whatever the network gave and returns the bytes to pass on. Whole events that carry nothing we
+must read go through untouched; only an event that may hold `usage`, `error` or `[DONE]` is parsed. Any
+chunking of the same bytes gives the same result. It knows nothing of tokens' meaning or of money.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from gateway.wire.answer import EngineError, Rename, error_of
+from gateway.wire.usage import Usage, read_usage
+
+__all__ = ["EventTooLarge", "StreamScanner"]
+
+EVENT_BYTES_MAX = 16 * 1024 * 1024
+_BOUNDARY = re.compile(rb"\r?\n\r?\n")
+_NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
+
+
+class EventTooLarge(Exception):
+    """The engine sent more than `EVENT_BYTES_MAX` without ending the event."""
+
+
+class StreamScanner:
+    """One per upstream attempt. After `done` or `error` nothing more is passed on."""
+
+    def __init__(self, hide_usage: bool, rename: Rename | None) -> None:
+        self.usage: Usage | None = None
+        self.error: EngineError | None = None
+        self.done = False
+        self.events = 0
+        """Data events passed on; without usage the best count of produced tokens there is."""
+        self._hide_usage = hide_usage
+        self._rename = rename
+        self._tail = b""
+
+    def feed(self, data: bytes) -> bytes:
+        if self._tail:
+            data = self._tail + data
+            self._tail = b""
+        look = b'"usage"' in data or b'"error"' in data or b"[DONE]" in data
+        look = look or self.done or self.error is not None
+        if look or not data.endswith(b"\n\n"):
+            data = self._keep_tail(data)
+        if look:
+            data = self._slowly(data)
+        else:
+            self.events += data.count(b"\ndata:") + data.startswith(b"data:")
+        return self._rename.apply(data) if self._rename is not None else data
+
+    def finish(self) -> bytes:
+        """At the end of the stream: an event that was not closed by an empty line still counts."""
+        tail, self._tail = self._tail, b""
+        return self.feed(tail + b"\n\n") if tail.strip() else b""
+
+    def _keep_tail(self, data: bytes) -> bytes:
+        end = 0
+        for boundary in _BOUNDARY.finditer(data):
+            end = boundary.end()
+        self._tail = data[end:]
+        if len(self._tail) > EVENT_BYTES_MAX:
+            raise EventTooLarge
+        return data[:end]
+
+    def _slowly(self, data: bytes) -> bytes:
+        passed, start = [], 0
+        for boundary in _BOUNDARY.finditer(data):
+            if not self.done and self.error is None:
+                passed.append(self._event(data[start : boundary.end()]))
+            start = boundary.end()
+        return b"".join(passed)
+
+    def _event(self, event: bytes) -> bytes:
+        payload = _payload(event)
+        if payload == b"[DONE]":
+            self.done = True
+            return event
+        fields = _object(payload)
+        if fields is None:
+            self.events += 1 if payload else 0
+            return event
+        usage = read_usage(fields.get("usage"))
+        if usage is not None:
+            self.usage = usage
+        if fields.get("error") is not None:
+            self.error = error_of(fields)
+            return b""
+        if fields.get("choices") == [] and usage is not None:
+            return b"" if self._hide_usage else event
+        self.events += 1
+        return self._without_usage(event, fields) if self._hide_usage and "usage" in fields else event
+
+    def _without_usage(self, event: bytes, fields: dict[str, Any]) -> bytes:
+        if fields["usage"] is None:
+            shorter, found = _NULL_USAGE.subn(b"", event)
+            if found == 1:
+                return shorter
+        del fields["usage"]
+        return b"data: " + orjson.dumps(fields) + b"\n\n"
+
+
+def _payload(event: bytes) -> bytes:
+    """The data of an event: its `data:` lines, joined; comments and other fields are none of ours."""
+    lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(lines).strip()
+
+
+def _object(payload: bytes) -> dict[str, Any] | None:
+    if not payload.startswith(b"{"):
+        return None
+    try:
+        fields = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+    return fields if isinstance(fields, dict) else None

@@ -1,0 +1,135 @@
+"""The upstream client against a real server: reuse, replacement of dead connections, and clean ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.settings import UpstreamSettings
+from gateway.upstream.client import ConnectFailed, ConnectionLost, UpstreamClient
+from gateway.upstream.native import NativeDialect
+from gateway.upstream.status import poll_status
+from gateway.wire.usage import Usage
+from tests.fakes.engine import FakeEngine
+from tests.fakes.script import Script
+
+BODY = b'{"model":"fake-model","messages":[{"role":"user","content":"a b c"}],"stream":true}'
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[FakeEngine]:
+    async with FakeEngine() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[UpstreamClient]:
+    made = UpstreamClient(UpstreamSettings(connect_timeout_s=1))
+    await made.start()
+    yield made
+    await made.close()
+
+
+def headers(engine: FakeEngine, **extra: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {engine.api_key}", "content-type": "application/json", **extra}
+
+
+async def test_streams_to_the_end(engine: FakeEngine, client: UpstreamClient) -> None:
+    reply = await client.post(f"{engine.url}/v1/chat/completions", headers(engine), BODY)
+    assert (reply.status, reply.is_stream) == (200, True)
+    raw = await reply.read_whole()
+    assert raw.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_drained_stream_leaves_a_connection_for_the_next(
+    engine: FakeEngine, client: UpstreamClient
+) -> None:
+    for _ in range(3):
+        reply = await client.post(f"{engine.url}/v1/chat/completions", headers(engine), BODY)
+        while b"[DONE]" not in await reply.read_some():
+            pass
+        await reply.drain()
+    assert engine.connections_made == 1
+
+
+async def test_a_dead_kept_connection_is_replaced_once(client: UpstreamClient) -> None:
+    """A server that answers the first request and cuts the connection when it is used again."""
+    requests = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for turn in (1, 2):
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(2)
+            requests.append((turn, head))
+            if turn == 2:
+                writer.transport.abort()
+                return
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server:
+        for _ in range(2):
+            reply = await client.post(url, {}, b"{}")
+            assert await reply.read_whole() == b"{}"
+    assert [turn for turn, _ in requests] == [1, 2, 1]
+
+
+async def test_a_fresh_connection_that_dies_is_not_tried_again(
+    engine: FakeEngine, client: UpstreamClient
+) -> None:
+    engine.script(Script(cut_before_answer=True))
+    with pytest.raises(ConnectionLost):
+        await client.post(f"{engine.url}/v1/chat/completions", headers(engine), BODY)
+    assert len(engine.requests) == 1
+
+
+async def test_nobody_listens(client: UpstreamClient) -> None:
+    with pytest.raises(ConnectFailed):
+        await client.post("http://127.0.0.1:9/", {}, b"{}")
+
+
+async def test_a_cut_stream_is_a_lost_connection(engine: FakeEngine, client: UpstreamClient) -> None:
+    engine.script(Script(die_after=2))
+    reply = await client.post(f"{engine.url}/v1/chat/completions", headers(engine), BODY)
+    with pytest.raises(ConnectionLost):
+        await reply.read_whole()
+
+
+async def test_close_tells_the_engine(engine: FakeEngine, client: UpstreamClient) -> None:
+    engine.script(Script(hang_after=1))
+    reply = await client.post(f"{engine.url}/v1/chat/completions", headers(engine), BODY)
+    await reply.read_some()
+    reply.close()
+    await engine.wait_for(lambda: engine.count("cancelled") == 1)
+    assert engine.running == 0
+
+
+async def test_status(engine: FakeEngine, client: UpstreamClient) -> None:
+    engine.reported_waiting = 4
+    status = await poll_status(client, engine.url, engine.api_key, 1.0)
+    assert status is not None
+    assert (status.state, status.load.waiting, status.load.epoch) == ("ready", 4, engine.epoch)
+    assert await poll_status(client, engine.url, "wrong", 1.0) is None
+    await engine.stop()
+    assert await poll_status(client, engine.url, engine.api_key, 1.0) is None
+
+
+async def test_abort_then_the_journal_knows_the_figure(engine: FakeEngine, client: UpstreamClient) -> None:
+    dialect = NativeDialect()
+    engine.script(Script(hang_after=2))
+    url, key = engine.url, engine.api_key
+    reply = await client.post(
+        f"{url}/v1/chat/completions", headers(engine, **{"x-gateway-request-id": "req_7"}), BODY
+    )
+    await engine.wait_for(lambda: engine.requests[0].usage.completion_tokens == 2)
+    assert await dialect.journalled(client, url, key, "req_7", 0) is None
+    assert await dialect.abort(client, url, key, "req_7")
+    await reply.read_whole()
+    figure = await dialect.journalled(client, url, key, "req_7", 0)
+    assert figure is not None
+    assert figure.usage == Usage(3, 2)
+    assert not await dialect.abort(client, url, key, "req_7")
+    assert await dialect.journalled(client, url, key, "req_7", 1) is None

@@ -1,0 +1,78 @@
+"""parse_generation: what the gateway must read is checked, everything else travels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.wire.request import CHAT, COMPLETIONS, Endpoint, parse_generation, render
+
+CHAT_BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def parse(endpoint: Endpoint = CHAT, **fields: Any) -> Any:
+    return parse_generation(endpoint, json.dumps(CHAT_BODY | fields).encode())
+
+
+def test_reads_what_it_needs() -> None:
+    request = parse(stream=True, stream_options={"include_usage": True}, max_tokens=5, n=2, user="u", x_y=[1])
+    assert (request.model, request.stream, request.include_usage) == ("m", True, True)
+    assert (request.max_output_tokens, request.choices, request.user) == (5, 2, "u")
+    assert request.prompt_tokens_max > request.body_bytes
+
+
+def test_the_newer_maximum_wins() -> None:
+    assert parse(max_tokens=5, max_completion_tokens=7).max_output_tokens == 7
+    assert parse().max_output_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "choices"), [("a", 3), (["a", "b"], 6), ([1, 2, 3], 3), ([[1, 2], [3]], 6)]
+)
+def test_every_prompt_of_a_completion_counts(prompt: Any, choices: int) -> None:
+    raw = json.dumps({"model": "m", "prompt": prompt, "n": 3}).encode()
+    assert parse_generation(COMPLETIONS, raw).choices == choices
+
+
+def test_renders_unknown_fields_and_changes() -> None:
+    request = parse(cache_salt="theirs", x_y={"deep": [1.5, None, "ü"]})
+    body = json.loads(render(request, {"model": "up"}, frozenset({"cache_salt"})))
+    assert body == {**CHAT_BODY, "x_y": {"deep": [1.5, None, "ü"]}, "model": "up"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "param"),
+    [
+        (b"{", None, None),
+        (b"[]", None, None),
+        (b"\xff", None, None),
+        (b"{}", "missing_required_parameter", "model"),
+        (b'{"model": 1}', None, "model"),
+        (b'{"model": "m"}', "missing_required_parameter", "messages"),
+        (b'{"model": "m", "messages": {}}', None, "messages"),
+        (b'{"model": "m", "messages": []}', "invalid_value", "messages"),
+        (b'{"model": "m", "messages": [1], "stream": 1}', None, "stream"),
+        (b'{"model": "m", "messages": [1], "n": 0}', "invalid_value", "n"),
+        (b'{"model": "m", "messages": [1], "n": true}', None, "n"),
+        (b'{"model": "m", "messages": [1], "max_tokens": "9"}', None, "max_tokens"),
+        (b'{"model": "m", "messages": [1], "max_tokens": -1}', "invalid_value", "max_tokens"),
+        (b'{"model": "m", "messages": [1], "stream_options": {}}', "invalid_value", "stream_options"),
+        (b'{"model": "m", "messages": [1], "stream": true, "stream_options": 1}', None, "stream_options"),
+    ],
+)
+def test_refuses_with_the_field(raw: bytes, code: str | None, param: str | None) -> None:
+    with pytest.raises(GatewayError) as caught:
+        parse_generation(CHAT, raw)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, code, param)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code"), [(None, "missing_required_parameter"), (1, None), ([], "invalid_value")]
+)
+def test_refuses_a_prompt(prompt: Any, code: str | None) -> None:
+    with pytest.raises(GatewayError) as caught:
+        parse_generation(COMPLETIONS, json.dumps({"model": "m", "prompt": prompt}).encode())
+    assert (caught.value.code, caught.value.param) == (code, "prompt")
