@@ -54,8 +54,13 @@ class Deadlines:
 
     def progress(self) -> None:
         """Data arrived (or was written): from here on the between-tokens deadline counts."""
-        self._started = True
         self._last = self._loop.time()
+        if not self._started:
+            # The armed timer stands at the first-token deadline, which may be later than the next one.
+            self._started = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._arm()
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[None]:
