@@ -1,0 +1,211 @@
+"""Block tables of the requests: gives pages, names the full ones, takes back those that nobody needs.
+
+Between `scheduler` (who gets how many tokens) and `blocks` (the pool). All KV groups draw from one pool.
+Full-attention groups get the pages of a whole prompt at admission; sliding groups get them as the prompt
+advances and give them back behind the window. Knows no budget, no order and no fairness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.core.blocks import BlockPool
+from engine.core.config import CoreConfig
+from engine.core.contract import BlockAppend
+from engine.core.prefix import PrefixIndex, extend_digests, first_visible_page
+from engine.core.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The beginning of a sequence found in the cache. Valid until the pool changes."""
+
+    num_tokens: int
+    tables: list[list[int]]
+
+
+class KVManager:
+    """Owns the pool. `Request.tables` and the counters about pages are written here only."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        self._layout = config.layout
+        self._block_size = config.layout.block_size
+        self._windows = [group.window for group in config.layout.groups]
+        self._caches = config.enable_prefix_caching
+        self._steps_in_flight = config.steps_in_flight
+        self._max_chunk = config.max_num_batched_tokens
+        self.has_windows = any(window is not None for window in self._windows)
+        self.num_groups = len(self._windows)
+        self.pool = BlockPool(config.layout.num_blocks)
+        self._index = PrefixIndex(config.layout, self.pool)
+
+    def peak_pages(self, num_tokens: int) -> int:
+        """The most pages that a sequence of `num_tokens` positions ever holds."""
+        num_pages = self._num_pages(num_tokens)
+        return sum(self._peak_of_group(group, num_pages) for group in self._groups)
+
+    # Admission
+
+    def match(self, request: Request) -> Hit:
+        """The longest cached beginning that leaves at least one token to compute."""
+        if not self._caches:
+            return Hit(0, [[] for _ in self._groups])
+        digests = request.page_digests
+        extend_digests(digests, request.token_ids, self._block_size, request.cache_salt)
+        usable = (request.num_tokens - 1) // self._block_size
+        num_pages = self._index.longest(digests if len(digests) == usable else digests[:usable])
+        return Hit(num_pages * self._block_size, self._index.pages(digests, num_pages))
+
+    def num_free_wanted(self, request: Request, hit: Hit) -> int:
+        """Free pages that the request takes out of the pool until its known tokens are computed."""
+        wanted = 0
+        num_pages = self._num_pages(request.num_tokens)
+        for group, table in enumerate(hit.tables):
+            held = [page for page in table if page >= 0]
+            behind = len(table) - len(held)
+            wanted += self._peak_of_group(group, num_pages - behind) - len(held)
+            wanted += sum(self.pool.num_holders(page) == 0 for page in held)
+        return wanted
+
+    def admit(self, request: Request, hit: Hit) -> None:
+        """Start the tables with the hit; `grow` adds what the first step needs."""
+        assert not request.tables, "tables are empty before admission"
+        for table in hit.tables:
+            for page in table:
+                if page >= 0:
+                    self.pool.share(page)
+        request.tables = hit.tables
+        request.first_held = [
+            self._index.first_needed(group, len(hit.tables[group])) for group in self._groups
+        ]
+        request.num_computed = hit.num_tokens
+        request.capacity = hit.num_tokens
+        request.num_published = hit.num_tokens // self._block_size
+        request.publish_at = hit.num_tokens + self._block_size
+
+    # Every step
+
+    def num_missing(self, request: Request, end: int) -> int:
+        """Pages to allocate before positions below `end` can be computed."""
+        num_pages = self._num_pages(end)
+        return sum(max(0, num_pages - len(table)) for table in request.tables)
+
+    def grow(self, request: Request, end: int, *, whole: int = 0) -> list[BlockAppend]:
+        """Cover the positions below `end`; in the full-attention groups those below `whole` as well."""
+        appends = []
+        for group, table in enumerate(request.tables):
+            target = self._num_pages(max(end, whole) if self._windows[group] is None else end)
+            if target > len(table):
+                pages = self.pool.allocate(target - len(table))
+                table += pages
+                appends.append(BlockAppend(request.row, group, tuple(pages)))
+        request.capacity = min(map(len, request.tables)) * self._block_size
+        return appends
+
+    def publish(self, request: Request) -> None:
+        """Name the pages whose tokens are known and computed. Steps run in order, so a page that a
+        launched step fills can be shared with every later step, and with the same one."""
+        num_full = min(request.num_computed, len(request.token_ids)) // self._block_size
+        if self._caches:
+            extend_digests(request.page_digests, request.token_ids, self._block_size, request.cache_salt)
+            for group, table in enumerate(request.tables):
+                for index in range(request.num_published, num_full):
+                    if table[index] >= 0:
+                        self.pool.publish(table[index], (group, request.page_digests[index]))
+        request.num_published = num_full
+        request.publish_at = (num_full + 1) * self._block_size
+
+    def release_behind(self, request: Request, position: int) -> None:
+        """Give back the pages that no query at `position` or later sees."""
+        for group, window in enumerate(self._windows):
+            first, held = first_visible_page(position, window, self._block_size), request.first_held[group]
+            if first > held:
+                table = request.tables[group]
+                self.pool.release(table[held:first])
+                table[held:first] = [-1] * (first - held)
+                request.first_held[group] = first
+
+    def release(self, request: Request) -> None:
+        """Give back everything, tail first and the groups side by side: the beginning of a sequence is the
+        part worth keeping, and worth nothing if one group's is gone."""
+        assert request.num_steps_in_flight == 0, "a launched step may still touch these pages"
+        for index in range(max(map(len, request.tables), default=0) - 1, -1, -1):
+            at_index = [table[index] for table in request.tables if index < len(table)]
+            self.pool.release(page for page in at_index if page >= 0)
+        request.tables, request.first_held, request.capacity = [], [], 0
+
+    # After a failure
+
+    def spoil(self, request: Request, position: int) -> set[int]:
+        """Forget the content of the request's pages from `position` on; returns those pages."""
+        spoiled = {page for table in request.tables for page in table[position // self._block_size :]}
+        spoiled.discard(-1)
+        for page in spoiled:
+            self.pool.forget(page)
+        return spoiled
+
+    def first_of(self, request: Request, pages: set[int]) -> int | None:
+        """The first position that lies in one of `pages`."""
+        found = [
+            index * self._block_size
+            for table in request.tables
+            for index, page in enumerate(table)
+            if page in pages
+        ]
+        return min(found, default=None)
+
+    # Figures
+
+    def num_exclusive(self, requests: Iterable[Request]) -> int:
+        """Pages that nobody but these requests holds."""
+        holders = self._count_holders(requests)
+        return sum(self.pool.num_holders(page) == count for page, count in holders.items())
+
+    def usage(self) -> float:
+        return self.pool.num_held / self.pool.num_blocks
+
+    def waste(self, requests: Iterable[Request]) -> float:
+        """Share of the held page slots that no known token occupies. Only tails can be empty, and a
+        tail is never shared."""
+        if self.pool.num_held == 0:
+            return 0.0
+        empty = sum(
+            max(0, len(table) * self._block_size - request.num_tokens)
+            for request in requests
+            for table in request.tables
+        )
+        return empty / (self.pool.num_held * self._block_size)
+
+    def check_integrity(self, holders: Sequence[Request]) -> None:
+        """`holders`: every request that holds pages."""
+        self.pool.check_integrity(self._count_holders(holders))
+        for request in holders:
+            assert len(request.tables) == len(request.first_held) == self.num_groups
+            for table, first in zip(request.tables, request.first_held, strict=True):
+                assert all(page == -1 for page in table[:first]), "a page behind the window is held"
+                assert all(page >= 0 for page in table[first:]), "a visible page is missing"
+
+    @property
+    def _groups(self) -> range:
+        return range(self.num_groups)
+
+    def _num_pages(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._block_size)
+
+    def _peak_of_group(self, group: int, num_pages: int) -> int:
+        """Of a sequence of `num_pages`: those between the oldest position that a step in flight sees and
+        the newest that one writes."""
+        window = self._windows[group]
+        if window is None:
+            return num_pages
+        return min(num_pages, self._num_pages(window - 1 + self._steps_in_flight * self._max_chunk) + 1)
+
+    @staticmethod
+    def _count_holders(requests: Iterable[Request]) -> Counter[int]:
+        holders: Counter[int] = Counter()
+        for request in requests:
+            for table, first in zip(request.tables, request.first_held, strict=True):
+                holders.update(table[first:])
+        return holders

@@ -1,0 +1,147 @@
+"""From a step's result to news for the callers: accepts tokens, notices the end, counts what overran it.
+
+`loop` calls `absorb` for every collected step and `fail_batch` for a failed one; the `Outbox` keeps the
+news by API process until the loop flushes it. Exactly one output per request carries a finish reason:
+`end` makes it, or `admission` refuses. Knows no text: stop strings are the API process's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.core.contract import StepResult
+from engine.core.ports import Emit
+from engine.core.request import Phase, Request
+from engine.core.scheduler import Scheduler
+from engine.core.step import Step
+from engine.messages import FinishReason, LoadStats, StepOutputs, TokenLogprobs, TokenOutput
+
+
+class Outbox:
+    """One message per step and API process, and to a silent one a heartbeat."""
+
+    def __init__(self, emit: Emit, num_workers: int, heartbeat_s: float) -> None:
+        self._emit = emit
+        self._heartbeat_s = heartbeat_s
+        self._outputs: list[list[TokenOutput]] = [[] for _ in range(num_workers)]
+        self._spoke_s = [float("-inf")] * num_workers
+
+    def put(self, worker: int, output: TokenOutput) -> None:
+        self._outputs[worker].append(output)
+
+    def tokens(self, request: Request, token: int, logprobs: TokenLogprobs | None) -> None:
+        """One more token of an answer that goes on."""
+        output = TokenOutput(
+            request_id=request.id,
+            token_ids=[token],
+            logprobs=None if logprobs is None else [logprobs],
+        )
+        self.put(request.worker, output if request.has_reported else _first(request, output))
+
+    def flush(self, load: LoadStats, now: float) -> None:
+        for worker, outputs in enumerate(self._outputs):
+            if outputs or now - self._spoke_s[worker] >= self._heartbeat_s:
+                self._outputs[worker] = []
+                self._spoke_s[worker] = now
+                self._emit(worker, StepOutputs(outputs=outputs, load=load))
+
+    def silence(self, worker: int) -> None:
+        """The API process is gone: nobody listens for what is left."""
+        self._outputs[worker] = []
+
+
+def absorb(
+    step: Step, result: StepResult, later: Sequence[Step], scheduler: Scheduler, outbox: Outbox
+) -> None:
+    """Take over what a step produced. `later`: the steps in flight after it."""
+    assert result.step == step.schedule.step, "results come in the order of launch"
+    if result.failures:
+        _spoil(step, set(result.failures), later, scheduler)
+    for work, request in zip(step.schedule.work, step.requests, strict=True):
+        row = work.row
+        if request.phase is Phase.FINISHED or row in step.ignored_rows:
+            continue
+        if row in result.failures:
+            end(request, "error", scheduler, outbox, message=result.failures[row])
+        elif work.samples:
+            assert row in result.tokens, f"step {result.step} has no token for row {row}"
+            _accept(request, result.tokens[row], result.logprobs.get(row), scheduler, outbox)
+
+
+def fail_batch(step: Step, message: str, later: Sequence[Step], scheduler: Scheduler, outbox: Outbox) -> None:
+    """The whole step failed: its requests end, the engine goes on."""
+    _spoil(step, {work.row for work in step.schedule.work}, later, scheduler)
+    for request in step.requests:
+        if request.phase is not Phase.FINISHED:
+            end(request, "error", scheduler, outbox, message=message)
+
+
+def end(
+    request: Request,
+    reason: FinishReason,
+    scheduler: Scheduler,
+    outbox: Outbox,
+    *,
+    token: int | None = None,
+    logprobs: TokenLogprobs | None = None,
+    code: str = "engine_error",
+    message: str | None = None,
+    retry_after_s: float | None = None,
+) -> None:
+    """The one terminal output of a live request, and its removal."""
+    failed = reason == "error"
+    output = TokenOutput(
+        request_id=request.id,
+        token_ids=[] if token is None else [token],
+        logprobs=None if logprobs is None else [logprobs],
+        finish_reason=reason,
+        stop_token_id=token if reason == "stop" else None,
+        num_overrun_tokens=0 if failed else request.num_unseen_tokens,
+        error_code=code if failed else None,
+        error_message=message,
+        retry_after_s=retry_after_s,
+    )
+    scheduler.finish(request)
+    outbox.put(request.worker, output if request.has_reported else _first(request, output))
+
+
+def end_reason(request: Request, token: int) -> FinishReason | None:
+    """Whether the answer is over with `token`, its last one. An end token counts only after
+    `min_tokens` others: until then the sampler masks it."""
+    num_output_tokens = request.num_output_tokens
+    if token in request.end_ids and num_output_tokens > request.sampling.min_tokens:
+        return "stop"
+    return "length" if num_output_tokens >= request.sampling.max_tokens else None
+
+
+def _accept(
+    request: Request, token: int, logprobs: TokenLogprobs | None, scheduler: Scheduler, outbox: Outbox
+) -> None:
+    token_ids = request.token_ids
+    token_ids.append(token)
+    assert len(token_ids) <= request.num_tokens
+    if len(token_ids) >= request.publish_at <= request.num_computed:
+        scheduler.kv.publish(request)
+    assert request.account is not None
+    request.account.charge_output(request, 1)
+    reason = end_reason(request, token)
+    if reason is None:
+        outbox.tokens(request, token, logprobs)
+    else:
+        end(request, reason, scheduler, outbox, token=token, logprobs=logprobs)
+
+
+def _spoil(step: Step, rows: set[int], later: Sequence[Step], scheduler: Scheduler) -> None:
+    pairs = zip(step.schedule.work, step.requests, strict=True)
+    failed = [(request, work.start) for work, request in pairs if work.row in rows]
+    scheduler.spoil(failed, [step, *later])
+
+
+def _first(request: Request, output: TokenOutput) -> TokenOutput:
+    """The first output of a request says in addition how it began."""
+    request.has_reported = True
+    return msgspec.structs.replace(
+        output, num_cached_tokens=request.num_cached_tokens, queue_ms=request.queue_ms
+    )

@@ -1,0 +1,59 @@
+"""One step under construction, then in flight: the runner's schedule beside the core's own requests.
+
+Filled by `scheduler`, launched by `loop`, read by `output` when its result arrives. Rows may have new
+owners by then, so a step remembers its requests itself. Knows no policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.core.contract import BlockAppend, RowInit, RowWork, ScheduleOutput
+from engine.core.request import Request
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """What the scheduler has handed out so far."""
+
+    budget: int
+    """Tokens left."""
+    work: list[tuple[int, int, RowWork, Request]] = field(default_factory=list)
+    """(num_tokens, row, …): sorts into the contract's order; a row occurs once."""
+    new_rows: list[RowInit] = field(default_factory=list)
+    appends: list[BlockAppend] = field(default_factory=list)
+    admitted: list[Request] = field(default_factory=list)
+
+    def add(self, request: Request, start: int, num_tokens: int, samples: bool) -> None:
+        assert 0 < num_tokens <= self.budget
+        self.budget -= num_tokens
+        row = request.row
+        self.work.append((num_tokens, row, RowWork(row, start, num_tokens, samples), request))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A complete step. `requests[i]` owned the row of `schedule.work[i]`."""
+
+    schedule: ScheduleOutput
+    requests: list[Request]
+    num_tokens: int
+    ignored_rows: set[int] = field(default_factory=set)
+    """Rows whose result is worthless since an earlier step failed under them."""
+
+    @classmethod
+    def from_plan(cls, number: int, plan: StepPlan, budget: int, freed_rows: list[int]) -> Step:
+        plan.work.sort()
+        schedule = ScheduleOutput(
+            step=number,
+            work=tuple([item[2] for item in plan.work]),
+            freed_rows=tuple(freed_rows),
+            new_rows=tuple(plan.new_rows),
+            appends=tuple(plan.appends),
+        )
+        return cls(schedule, [item[3] for item in plan.work], budget - plan.budget)
+
+    def ignore(self, request: Request) -> None:
+        for work, owner in zip(self.schedule.work, self.requests, strict=True):
+            if owner is request:
+                self.ignored_rows.add(work.row)
