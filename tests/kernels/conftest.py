@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,3 +16,10 @@ def seed() -> int:
     print(f"seed={value}")
     torch.manual_seed(value)
     return value
+
+
+@pytest.fixture(autouse=True)
+def _device() -> Iterator[None]:
+    """Tensors live on the GPU where there is one; else Triton's interpreter runs the kernels."""
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        yield

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from kernels.rope_and_cache import rope_and_cache
+from kernels import reference
+from kernels.rope_and_cache import rope_and_cache_triton
 from tests.kernels import oracles
 
 pytestmark = pytest.mark.usefixtures("seed")
 
 NUM_TOKENS, HEADS, KV_HEADS, DIM, BLOCK, NUM_BLOCKS, LAYERS = 9, 6, 2, 24, 16, 5, 3
+
+
+Op = Callable[..., Tensor]
+
+
+@pytest.fixture(params=["reference", "triton"])
+def rope_and_cache(request: pytest.FixtureRequest) -> Op:
+    return {"reference": reference.rope_and_cache, "triton": rope_and_cache_triton}[request.param]
 
 
 def _angles() -> Tensor:
@@ -42,7 +53,7 @@ def _rotated(x: Tensor, positions: Tensor, angles: Tensor, weight: Tensor | None
 
 @pytest.mark.parametrize("dtype", oracles.DTYPES)
 @pytest.mark.parametrize("normed", [False, True])
-def test_rotates_and_writes_only_its_slots(dtype: torch.dtype, normed: bool) -> None:
+def test_rotates_and_writes_only_its_slots(rope_and_cache: Op, dtype: torch.dtype, normed: bool) -> None:
     q, k, v = _inputs(dtype)
     angles, slots = _angles(), _slots()
     positions = torch.randint(0, 100, (NUM_TOKENS,), dtype=torch.int32)
@@ -63,7 +74,7 @@ def test_rotates_and_writes_only_its_slots(dtype: torch.dtype, normed: bool) -> 
     assert pool.isnan().all(), "something outside the given slots was written"
 
 
-def test_all_slots_used_and_none_used() -> None:
+def test_all_slots_used_and_none_used(rope_and_cache: Op) -> None:
     q, k, v = _inputs(torch.float32)
     cos_sin = torch.cat((torch.ones(4, DIM // 2), torch.zeros(4, DIM // 2)), -1)
     positions = torch.zeros(NUM_TOKENS, dtype=torch.int32)

@@ -1,0 +1,193 @@
+"""The attention work list: which (row, query tokens, key range) each program of `paged_attention` takes.
+
+Place in the path: runner, once per step and KV window → here; read by `kernels/paged_attention.py` in every
+layer. Made on the device from `query_start` and `seq_lens`, so that no length travels to the host and the
+launch grids depend on capacities alone (a CUDA graph replays them). Knows no layer, no head and no page.
+
+Rows whose queries fit one 16-row tile (decode, a few tokens to verify) become *narrow* items, split along the
+keys so that a long context is shared by many programs; all others become *wide* items, never split:
+
+    narrow[i] = (row, first query token, query tokens, position of the first, key start, key end, split, splits)
+    wide[i]   = (row, first query token, query tokens, position of the first)
+
+Bytes: 16·R read, 32 or 16 an item written; bound by latency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+NARROW_ROWS = 16
+"""Query rows (tokens times heads per key head) of a narrow tile: the smallest M of the tensor cores."""
+KEY_STEP = 64
+"""Splits start at multiples of this, so that none starts inside a tile of keys."""
+_PROGRAMS = 528
+"""Programs (per launch, all key heads together) that narrow rows are split for: four per multiprocessor."""
+_MIN_SPLIT = 128
+_WIDE_ROWS = 128
+_ITEMS_PER_PROGRAM = 32
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """The work list of one KV window, and the scratch space of its split rows. Allocated once, filled in
+    place by `build_plan`. Launches that share it must be ordered (one stream)."""
+
+    narrow: Tensor
+    """[capacity, 8] int32."""
+    wide: Tensor
+    """[capacity, 4] int32."""
+    counts: Tensor
+    """[2] int32: narrow items, wide items."""
+    partial: Tensor
+    """[narrow capacity, Hk, 16, D] fp32: unnormalised results of the splits."""
+    stats: Tensor
+    """[narrow capacity, Hk, 2, 16] fp32: their running maxima (base 2) and sums."""
+    arrived: Tensor
+    """[rows, Hk] int32: how many splits of a row are done; zero between launches."""
+    narrow_tokens: int
+    wide_tokens: int
+    window: int | None
+    num_splits: int
+    """Splits to aim at over all rows, per key head."""
+    min_split: int
+
+
+def allocate_plan(
+    max_rows: int,
+    max_tokens: int,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    device: torch.device,
+    window: int | None = None,
+    *,
+    programs: int = _PROGRAMS,
+    wide_rows: int = _WIDE_ROWS,
+    min_split: int = _MIN_SPLIT,
+) -> AttentionPlan:
+    """Buffers for steps of up to `max_rows` rows and `max_tokens` tokens. The keyword arguments are for tuning."""
+    group = num_heads // num_kv_heads
+    assert group <= NARROW_ROWS, f"{group} query heads per key head do not fit a tile of {NARROW_ROWS} rows"
+    assert min_split % KEY_STEP == 0
+    wide_tokens = wide_rows // group
+    num_splits = triton.cdiv(programs, num_kv_heads)
+    narrow_capacity = max_rows + num_splits
+
+    def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    return AttentionPlan(
+        narrow=zeros(narrow_capacity, 8),
+        wide=zeros(triton.cdiv(max_tokens, wide_tokens) + max_rows, 4),
+        counts=zeros(2),
+        partial=zeros(narrow_capacity, num_kv_heads, NARROW_ROWS, head_dim, dtype=torch.float32),
+        stats=zeros(narrow_capacity, num_kv_heads, 2, NARROW_ROWS, dtype=torch.float32),
+        arrived=zeros(max_rows, num_kv_heads),
+        narrow_tokens=NARROW_ROWS // group,
+        wide_tokens=wide_tokens,
+        window=window,
+        num_splits=num_splits,
+        min_split=min_split,
+    )
+
+
+def build_plan(plan: AttentionPlan, query_start: Tensor, seq_lens: Tensor) -> None:
+    """Fill `plan` for R rows: query_start [R + 1], seq_lens [R], int32. Rows without queries get no item."""
+    rows = seq_lens.shape[0]
+    assert rows <= plan.arrived.shape[0], f"{rows} rows in a plan for {plan.arrived.shape[0]}"
+    capacity = max(plan.narrow.shape[0], plan.wide.shape[0])
+    _build[(triton.cdiv(capacity, _ITEMS_PER_PROGRAM),)](
+        query_start,
+        seq_lens,
+        plan.narrow,
+        plan.wide,
+        plan.counts,
+        rows,
+        plan.narrow_tokens,
+        plan.wide_tokens,
+        plan.num_splits,
+        plan.min_split,
+        plan.window or 0,
+        ROWS=triton.next_power_of_2(max(rows, 1)),
+        ITEMS=_ITEMS_PER_PROGRAM,
+        STEP=KEY_STEP,
+        num_warps=4,
+    )
+
+
+@triton.jit
+def _pick(choice, values):
+    """values[choice] per item; `choice` is a [items, rows] one-hot mask."""
+    return tl.sum(tl.where(choice, values[None, :], 0), 1)
+
+
+@triton.jit(do_not_specialize=["rows", "window", "num_splits"])
+def _build(
+    query_start,
+    seq_lens,
+    narrow,
+    wide,
+    counts,
+    rows,
+    narrow_tokens,
+    wide_tokens,
+    num_splits,
+    min_split,
+    window,
+    ROWS: tl.constexpr,
+    ITEMS: tl.constexpr,
+    STEP: tl.constexpr,
+):
+    # Every program repeats the prefix sums over all rows (a few hundred) and writes its own items.
+    row = tl.arange(0, ROWS)
+    there = row < rows
+    first = tl.load(query_start + row, there, 0)
+    count = tl.load(query_start + row + 1, there, 0) - first
+    length = tl.load(seq_lens + row, there, 0)
+    position = length - count
+    is_narrow = (count > 0) & (count <= narrow_tokens)
+
+    low = tl.where(window > 0, tl.maximum(position - window + 1, 0), 0) // STEP * STEP
+    keys = tl.where(is_narrow, length - low, 0)
+    split = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), num_splits), STEP) * STEP, min_split)
+    splits = tl.cdiv(keys, split)
+    splits_end = tl.cumsum(splits, 0)
+    tiles = tl.where(count > narrow_tokens, tl.cdiv(count, wide_tokens), 0)
+    tiles_end = tl.cumsum(tiles, 0)
+    if tl.program_id(0) == 0:
+        tl.store(counts, tl.sum(splits, 0))
+        tl.store(counts + 1, tl.sum(tiles, 0))
+
+    # The row of an item is the number of rows whose items end at or before it.
+    item = tl.program_id(0) * ITEMS + tl.arange(0, ITEMS)
+    item_row = tl.sum((splits_end[None, :] <= item[:, None]).to(tl.int32), 1)
+    choice = row[None, :] == item_row[:, None]
+    number = item - _pick(choice, splits_end - splits)
+    key_start = _pick(choice, low) + number * split
+    valid = item < tl.sum(splits, 0)
+    at = narrow + item * 8
+    tl.store(at, item_row, valid)
+    tl.store(at + 1, _pick(choice, first), valid)
+    tl.store(at + 2, _pick(choice, count), valid)
+    tl.store(at + 3, _pick(choice, position), valid)
+    tl.store(at + 4, key_start, valid)
+    tl.store(at + 5, tl.minimum(key_start + split, _pick(choice, length)), valid)
+    tl.store(at + 6, number, valid)
+    tl.store(at + 7, _pick(choice, splits), valid)
+
+    item_row = tl.sum((tiles_end[None, :] <= item[:, None]).to(tl.int32), 1)
+    choice = row[None, :] == item_row[:, None]
+    valid = item < tl.sum(tiles, 0)
+    # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
+    tile = _pick(choice, tiles_end) - 1 - item
+    at = wide + item * 4
+    tl.store(at, item_row, valid)
+    tl.store(at + 1, _pick(choice, first) + tile * wide_tokens, valid)
+    tl.store(at + 2, tl.minimum(_pick(choice, count) - tile * wide_tokens, wide_tokens), valid)
+    tl.store(at + 3, _pick(choice, position) + tile * wide_tokens, valid)

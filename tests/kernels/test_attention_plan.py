@@ -1,0 +1,79 @@
+"""kernels.attention_plan: every query token is in exactly one item per key range, whatever the lengths."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernels.attention_plan import KEY_STEP, AttentionPlan, allocate_plan, build_plan
+
+pytestmark = pytest.mark.usefixtures("seed")
+
+HEADS, KV_HEADS, DIM = 8, 2, 16
+
+
+def _plan(rows: list[tuple[int, int]], window: int | None = None) -> AttentionPlan:
+    """`rows` are (queries, length)."""
+    starts = torch.tensor([0, *[n for n, _ in rows]]).cumsum(0).to(torch.int32)
+    lens = torch.tensor([length for _, length in rows], dtype=torch.int32)
+    plan = allocate_plan(
+        len(rows) + 1, int(starts[-1]), HEADS, KV_HEADS, DIM, starts.device, window,
+        programs=24, wide_rows=32, min_split=64,
+    )  # fmt: skip
+    plan.narrow.fill_(-7)
+    plan.wide.fill_(-7)
+    build_plan(plan, starts, lens)
+    return plan
+
+
+def _items(plan: AttentionPlan) -> tuple[list[list[int]], list[list[int]]]:
+    narrow, wide = plan.counts.tolist()
+    return plan.narrow[:narrow].tolist(), plan.wide[:wide].tolist()
+
+
+def _random_rows() -> list[tuple[int, int]]:
+    rows = []
+    for _ in range(37):
+        queries = int(torch.randint(0, 60, ()) if torch.rand(()) < 0.4 else torch.randint(0, 5, ()))
+        rows.append((queries, queries + int(torch.randint(0, 900, ())) if queries else 0))
+    return rows
+
+
+@pytest.mark.parametrize("window", [None, 100])
+def test_items_cover_each_row_once(window: int | None) -> None:
+    rows = _random_rows()
+    plan = _plan(rows, window)
+    narrow, wide = _items(plan)
+    first = 0
+    for row, (queries, length) in enumerate(rows):
+        position = length - queries
+        if queries > plan.narrow_tokens:
+            tiles = sorted(item[1:] for item in wide if item[0] == row)
+            expected = [
+                [first + at, min(plan.wide_tokens, queries - at), position + at]
+                for at in range(0, queries, plan.wide_tokens)
+            ]
+            assert tiles == expected
+        elif queries:
+            splits = [item for item in narrow if item[0] == row]
+            low = max(0, position - window + 1) // KEY_STEP * KEY_STEP if window else 0
+            assert [item[1:4] for item in splits] == [[first, queries, position]] * len(splits)
+            assert [item[6:] for item in splits] == [[number, len(splits)] for number in range(len(splits))]
+            bounds = [low, *[item[5] for item in splits]]
+            assert [item[4] for item in splits] == bounds[:-1]
+            assert bounds[-1] == length
+        first += queries
+    used = {item[0] for item in narrow} | {item[0] for item in wide}
+    assert used == {row for row, (queries, _) in enumerate(rows) if queries}
+
+
+def test_splits_stay_within_capacity_and_reach_the_goal() -> None:
+    narrow, _ = _items(_plan([(1, 64 * 100)]))
+    assert len(narrow) == 12, "24 programs over 2 key heads"
+    many, _ = _items(_plan([(1, length) for length in range(1, 300)]))
+    assert len(many) <= 299 + 1 + 12
+
+
+def test_short_rows_are_not_split() -> None:
+    narrow, _ = _items(_plan([(1, 1), (2, 64), (1, 63)]))
+    assert [item[7] for item in narrow] == [1, 1, 1]

@@ -1,0 +1,27 @@
+"""Every kernel compiles for sm_90 at the 8B shapes, spills nothing and fits shared memory. Needs no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.tidy.tree import ROOT
+
+SHARED_BYTES_MAX = 227 * 1024
+
+
+def test_no_spills_and_shared_memory_fits() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.kernels.compile_sm90"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    kernels = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {kernel["name"] for kernel in kernels} >= {"_rms_norm", "_gated_act", "_rope_and_cache", "_build"}
+    assert sum(kernel["name"] in ("_narrow", "_wide") for kernel in kernels) == 4
+    for kernel in kernels:
+        assert kernel["shared"] <= SHARED_BYTES_MAX, kernel
+        assert kernel["stack"] == kernel["local"] == 0, f"spills: {kernel}"
