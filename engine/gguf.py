@@ -168,8 +168,9 @@ class GGUFFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
+            # A private mapping: torch can view it without a warning, and nothing reaches the file.
             with self.path.open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except ValueError as error:
             raise GGUFError(f"{self.path}: the file is empty") from error
         try:

@@ -1,6 +1,6 @@
 """What the decoder definitions need to know about a checkpoint: one frozen record for all families.
 
-Read from a Hugging Face `config.json` or from GGUF metadata (`from_hf`, `from_gguf` in `config_reader`).
+`config_reader.read_config` makes it from a Hugging Face `config.json` or from GGUF metadata.
 Imports neither torch nor a tokenizer, so the API process can read it too. Knows no weights.
 """
 
@@ -55,6 +55,8 @@ class ModelConfig:
     mlp_bias: bool = False
     rope_base_local: float | None = None
     """Rope base of the sliding-window layers (never scaled); None: they use `rope_base`."""
+    rope_freq_divisors: tuple[float, ...] = ()
+    """One divisor per rope frequency of the unwindowed layers, where a checkpoint stores its scaling so."""
     sliding_window: int | None = None
     layer_windows: tuple[int | None, ...] = ()
     """Per layer: the window it attends over, None for full attention."""

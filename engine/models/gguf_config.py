@@ -1,0 +1,152 @@
+"""GGUF metadata → ModelConfig. Called by `config_reader`. Imports no torch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.gguf import GGUFFile, Metadata, TensorType
+from engine.models.model_config import ModelConfig, ModelConfigError, RopeScaling
+
+_END_TOKENS = ("<end_of_turn>", "<|eot_id|>", "<|end_of_text|>", "<|im_end|>")
+"""Turn ends that end an answer though the file names another token as its eos."""
+_GEMMA3_PATTERN = 6
+_GEMMA3_LOCAL_BASE = 10_000.0
+_GEMMA3_27B_LAYERS = 62
+"""The one Gemma 3 whose queries are scaled by width / heads instead of the head's size; the format has
+no key for it."""
+_CONTROL_TOKEN = 3
+
+
+def from_gguf(file: GGUFFile) -> ModelConfig:
+    architecture = file.metadata.str_of("general.architecture")
+    if architecture == "llama":
+        return _llama(file, _Keys(file.metadata, architecture))
+    if architecture == "gemma3":
+        return _gemma3(file, _Keys(file.metadata, architecture))
+    raise ModelConfigError(f"{file.path}: architecture {architecture!r} is not served; llama and gemma3 are")
+
+
+def patterned_windows(num_layers: int, window: int, pattern: int) -> tuple[int | None, ...]:
+    """Every `pattern`-th layer attends to everything, the others over `window`."""
+    return tuple(None if (layer + 1) % pattern == 0 else window for layer in range(num_layers))
+
+
+class _Keys:
+    """The metadata keys under the architecture's prefix."""
+
+    def __init__(self, metadata: Metadata, prefix: str) -> None:
+        self._metadata, self._prefix = metadata, prefix
+
+    def int(self, name: str, default: int | None = None) -> int:
+        return self._metadata.int_of(f"{self._prefix}.{name}", default)
+
+    def float(self, name: str, default: float | None = None) -> float:
+        return self._metadata.float_of(f"{self._prefix}.{name}", default)
+
+    def optional_float(self, name: str) -> float | None:
+        return self.float(name) if f"{self._prefix}.{name}" in self._metadata else None
+
+    def scaling(self) -> RopeScaling:
+        kind = self._metadata.str_of(f"{self._prefix}.rope.scaling.type", "none")
+        if kind == "none":
+            return RopeScaling()
+        if kind == "linear":
+            return RopeScaling(kind="linear", factor=self.float("rope.scaling.factor"))
+        raise ModelConfigError(f"rope scaling {kind!r} is not supported (none and linear are)")
+
+
+def _llama(file: GGUFFile, keys: _Keys) -> ModelConfig:
+    if keys.int("expert_count", 0):
+        raise ModelConfigError(f"{file.path}: mixtures of experts are not supported")
+    num_layers, heads, hidden = (
+        keys.int("block_count"),
+        keys.int("attention.head_count"),
+        keys.int("embedding_length"),
+    )
+    head_dim = keys.int("attention.key_length", hidden // heads)
+    return ModelConfig(
+        family="llama",
+        num_layers=num_layers,
+        hidden_size=hidden,
+        num_heads=heads,
+        num_kv_heads=keys.int("attention.head_count_kv", heads),
+        head_dim=head_dim,
+        ffn_size=keys.int("feed_forward_length"),
+        vocab_size=_vocab_size(file),
+        norm_eps=keys.float("attention.layer_norm_rms_epsilon"),
+        rope_base=keys.float("rope.freq_base", 10_000.0),
+        rope_scaling=keys.scaling(),
+        rope_freq_divisors=_freq_divisors(file),
+        max_positions=keys.int("context_length"),
+        eos_token_ids=_end_tokens(file.metadata),
+        bos_token_id=file.metadata.int_of("tokenizer.ggml.bos_token_id", 1),
+        tie_embeddings="output.weight" not in file.tensors,
+        attention_bias="blk.0.attn_q.bias" in file.tensors,
+        mlp_bias="blk.0.ffn_gate.bias" in file.tensors,
+        layer_windows=(None,) * num_layers,
+        attention_scale=head_dim**-0.5,
+    )
+
+
+def _gemma3(file: GGUFFile, keys: _Keys) -> ModelConfig:
+    num_layers, heads, hidden = (
+        keys.int("block_count"),
+        keys.int("attention.head_count"),
+        keys.int("embedding_length"),
+    )
+    head_dim, window = keys.int("attention.key_length", 256), keys.int("attention.sliding_window")
+    query_size = hidden // heads if num_layers == _GEMMA3_27B_LAYERS else head_dim
+    pattern = keys.int("attention.sliding_window_pattern", _GEMMA3_PATTERN)
+    return ModelConfig(
+        family="gemma3",
+        num_layers=num_layers,
+        hidden_size=hidden,
+        num_heads=heads,
+        num_kv_heads=keys.int("attention.head_count_kv"),
+        head_dim=head_dim,
+        ffn_size=keys.int("feed_forward_length"),
+        vocab_size=_vocab_size(file),
+        norm_eps=keys.float("attention.layer_norm_rms_epsilon"),
+        rope_base=keys.float("rope.freq_base", 1_000_000.0),
+        rope_base_local=keys.float("rope.freq_base_swa", _GEMMA3_LOCAL_BASE),
+        rope_scaling=keys.scaling(),
+        max_positions=keys.int("context_length"),
+        eos_token_ids=_end_tokens(file.metadata),
+        bos_token_id=file.metadata.int_of("tokenizer.ggml.bos_token_id", 2),
+        act="gelu_tanh",
+        tie_embeddings="output.weight" not in file.tensors,
+        sliding_window=window,
+        layer_windows=patterned_windows(num_layers, window, pattern),
+        embedding_scale=hidden**0.5,
+        attention_scale=query_size**-0.5,
+        final_soft_cap=keys.optional_float("final_logit_softcapping"),
+    )
+
+
+def _vocab_size(file: GGUFFile) -> int:
+    if "token_embd.weight" not in file.tensors:
+        raise ModelConfigError(f"{file.path}: tensor token_embd.weight is missing")
+    return file.tensors["token_embd.weight"].shape[0]
+
+
+def _freq_divisors(file: GGUFFile) -> tuple[float, ...]:
+    """Llama 3.1 and later: converters store the rope scaling as one divisor per frequency."""
+    tensor = file.tensors.get("rope_freqs.weight")
+    if tensor is None:
+        return ()
+    if tensor.type is not TensorType.F32:
+        raise ModelConfigError(f"{file.path}: rope_freqs.weight is {tensor.type.name}, not F32")
+    return tuple(tensor.data.view(np.float32).tolist())
+
+
+def _end_tokens(metadata: Metadata) -> tuple[int, ...]:
+    """The file's eos and end-of-turn ids, and the control tokens that are known to end a turn."""
+    found = []
+    for key in ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"):
+        if key in metadata:
+            found.append(metadata.int_of(key))
+    if "tokenizer.ggml.token_type" in metadata:
+        tokens = metadata.strings_of("tokenizer.ggml.tokens")
+        control = np.flatnonzero(metadata.numbers_of("tokenizer.ggml.token_type") == _CONTROL_TOKEN)
+        found += [int(token) for token in control if tokens[token] in _END_TOKENS]
+    return tuple(dict.fromkeys(found))
