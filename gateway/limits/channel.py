@@ -1,0 +1,201 @@
+"""The one task of a process that speaks to the cache on behalf of the limiter.
+
+Everything goes through one queue and one connection in order: what waits while a round trip is under way goes
+out together with the next one, a close never overtakes its consume, and a caller that is cancelled while its
+call is under way does not lose the answer (`on_orphan` gets it). When the cache is away, calls fail at once
+with `ChannelLost`, posts wait (bounded), and the task probes until the cache is back.
+It does not know what the script means.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from gateway.cache import CacheUnavailable
+from gateway.obs.logging import get_logger
+
+__all__ = ["ChannelLost", "Reply", "ScriptChannel"]
+
+Reply = list[int] | int
+BATCH_MAX = 128
+POSTS_MAX = 10_000
+PROBE_INTERVAL_S = 0.5
+
+_log = get_logger(__name__)
+
+
+class ChannelLost(Exception):
+    """The cache did not answer. Whether it executed the call is unknown."""
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    keys: Sequence[str]
+    args: Sequence[str | int | float]
+    answer: asyncio.Future[Reply] | None
+    """None for a post: nobody waits, and it is sent again after an outage."""
+    on_orphan: Callable[[Reply], None] | None = None
+
+
+class ScriptChannel:
+    def __init__(
+        self,
+        cache: Redis,
+        script: str,
+        on_lost: Callable[[], None],
+        on_recovered: Callable[[], None],
+        on_dropped: Callable[[], None],
+    ) -> None:
+        """`on_recovered` runs before any call that is made after the outage."""
+        self._cache = cache
+        self._script = script
+        self._sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+        self._on_lost = on_lost
+        self._on_recovered = on_recovered
+        self._on_dropped = on_dropped
+        self._queue: deque[_Item] = deque()
+        self._under_way: Sequence[_Item] = ()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._up = True
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._up and self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="limiter-channel")
+        self._task.add_done_callback(_log_death)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Sends what is posted, if the cache takes it within the time."""
+        if self._task is None:
+            return
+        if self.up:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), timeout_s)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def call(
+        self, keys: Sequence[str], args: Sequence[str | int | float], on_orphan: Callable[[Reply], None]
+    ) -> Reply:
+        if not self.up:
+            raise ChannelLost
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._put(_Item(keys, args, answer, on_orphan))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                on_orphan(answer.result())
+            raise
+
+    def post(self, keys: Sequence[str], args: Sequence[str | int | float]) -> None:
+        if len(self._queue) >= POSTS_MAX:
+            self._on_dropped()
+            return
+        self._put(_Item(keys, args, None))
+
+    def _put(self, item: _Item) -> None:
+        self._queue.append(item)
+        self._idle.clear()
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                await self._drain()
+                self._idle.set()
+        finally:
+            self._up = False
+            _fail_calls([*self._under_way, *self._queue])
+
+    async def _drain(self) -> None:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(BATCH_MAX, len(self._queue)))]
+            self._under_way = batch
+            try:
+                replies = await self._send(batch)
+            except CacheUnavailable as error:
+                await self._wait_for_recovery(batch, error)
+                continue
+            for item, reply in zip(batch, replies, strict=True):
+                self._deliver(item, reply)
+        self._wake.clear()
+
+    async def _send(self, batch: Sequence[_Item]) -> list[Reply | ResponseError]:
+        replies = await self._execute(batch)
+        unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:  # the server was restarted or its scripts were flushed; nothing of these was executed
+            await self._cache.script_load(self._script)
+            for i, reply in zip(unknown, await self._execute([batch[i] for i in unknown]), strict=True):
+                replies[i] = reply
+        return replies
+
+    async def _execute(self, batch: Sequence[_Item]) -> list[Reply | ResponseError]:
+        pipeline = self._cache.pipeline(transaction=False)
+        for item in batch:
+            pipeline.execute_command("EVALSHA", self._sha, len(item.keys), *item.keys, *item.args)
+        replies: list[Reply | ResponseError] = await pipeline.execute(raise_on_error=False)
+        return replies
+
+    async def _wait_for_recovery(self, batch: Sequence[_Item], error: BaseException) -> None:
+        self._up = False
+        _log.error("limiter lost its cache; limits are local", error=repr(error))
+        waiting = [*batch, *self._queue]
+        self._on_lost()
+        _fail_calls(waiting)
+        self._queue = deque(item for item in waiting if item.answer is None)
+        while True:
+            if await self._probe():
+                break
+            await asyncio.sleep(PROBE_INTERVAL_S)
+        posted = self._queue
+        self._queue = deque()
+        self._on_recovered()  # what it posts goes first: a close must find its call again
+        self._queue.extend(posted)
+        self._up = True
+        _log.warning("limiter found its cache again")
+
+    async def _probe(self) -> bool:
+        try:
+            await self._cache.script_load(self._script)
+        except CacheUnavailable:
+            return False
+        return True
+
+    def _deliver(self, item: _Item, reply: Reply | ResponseError) -> None:
+        if isinstance(
+            reply, ResponseError
+        ):  # memory full, read-only, failing over: this one was not executed
+            _log.error("limiter's cache refused an operation", error=repr(reply))
+            if item.answer is None:
+                self._on_dropped()
+            _fail_calls([item])
+        elif item.answer is None:
+            return
+        elif not item.answer.cancelled():
+            item.answer.set_result(reply)
+        elif item.on_orphan is not None:
+            item.on_orphan(reply)
+
+
+def _fail_calls(items: Sequence[_Item]) -> None:
+    for item in items:
+        if item.answer is not None and not item.answer.done():
+            item.answer.set_exception(ChannelLost())
+
+
+def _log_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("limiter's channel died; limits are local from now on", error=repr(task.exception()))

@@ -1,0 +1,69 @@
+"""The caller, as every later part sees it: who, what it may do, how much.
+
+Made by `directory.KeyDirectory` from a credential and from nothing else. It knows no database, no request.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.errors import InsufficientPermissions
+from gateway.ids import KeyId, ServiceAccountId, TenantId
+
+__all__ = ["ADMIN_SCOPE", "MODEL_SCOPE", "AdminPrincipal", "LimitSet", "Principal", "ScopedLimits"]
+
+MODEL_SCOPE = "model.request"
+ADMIN_SCOPE = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSet:
+    """Limits of one scope. None means not limited, 0 means nothing passes."""
+
+    requests_per_min: int | None = None
+    requests_burst: int | None = None
+    """How many requests may come at once; a tenth of the limit, at least 1, when None."""
+    tokens_per_min: int | None = None
+    requests_per_day: int | None = None
+    concurrent_requests: int | None = None
+    max_prompt_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedLimits:
+    """Limits of the whole tenant, or of one of its keys, or of one served name, or of one name for one key."""
+
+    key_id: KeyId | None
+    served_model: str | None
+    limits: LimitSet
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A tenant's key that was proved. Holds no secret, so it may be logged."""
+
+    tenant_id: TenantId
+    key_id: KeyId
+    scopes: frozenset[str]
+    service_account_id: ServiceAccountId | None = None
+    fairness_weight: int = 1
+    cache_sharing_group: str | None = None
+    limits: tuple[ScopedLimits, ...] = ()
+    """The rows that can concern this key: the tenant's own and those that name the key."""
+
+    def require(self, scope: str) -> None:
+        if scope not in self.scopes:
+            raise InsufficientPermissions(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminPrincipal:
+    """A key of the operator's organisation that was proved. It belongs to no tenant."""
+
+    key_id: KeyId
+    scopes: frozenset[str]
+    kind: Literal["admin"] = "admin"
+
+    def require(self, scope: str) -> None:
+        if scope not in self.scopes:
+            raise InsufficientPermissions(scope)

@@ -1,0 +1,105 @@
+"""Limiters on a real Valkey, and its time moved by hand.
+
+The script takes its time from the server only. Tests move time by making all stored state older instead:
+to the script, state that is 60 s older and a clock that is 60 s later are the same thing.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from pydantic import SecretStr
+from redis.asyncio import Redis
+
+from gateway.cache import create_cache
+from gateway.clock import SystemClock
+from gateway.errors import RateLimited
+from gateway.ids import KeyId, TenantId
+from gateway.limits import Limiter, LimitRequest, Ticket
+from gateway.obs.metrics import Metrics
+from gateway.settings import CacheSettings
+from gateway.tenancy.principal import LimitSet, Principal, ScopedLimits
+
+MODEL = "tiny"
+ONE = LimitRequest(estimated_tokens=1)
+
+
+def principal(
+    tenant: LimitSet | None = None,
+    *,
+    key: LimitSet | None = None,
+    model: LimitSet | None = None,
+    tenant_id: str = "proj_a",
+    key_id: str = "key_a",
+) -> Principal:
+    rows = (
+        (None, None, tenant),
+        (KeyId(key_id), None, key),
+        (None, MODEL, model),
+    )
+    return Principal(
+        TenantId(tenant_id),
+        KeyId(key_id),
+        frozenset({"model.request"}),
+        limits=tuple(ScopedLimits(k, m, limits) for k, m, limits in rows if limits is not None),
+    )
+
+
+def cache_of(url: str) -> Redis:
+    return create_cache(CacheSettings(url=SecretStr(url)))
+
+
+@asynccontextmanager
+async def limiter_on(
+    url: str, *, metrics: Metrics | None = None, lease_ttl_s: float = 30.0
+) -> AsyncIterator[Limiter]:
+    cache = cache_of(url)
+    limiter = Limiter(cache, SystemClock(), metrics or Metrics(), os.urandom, lease_ttl_s)
+    limiter.start()
+    try:
+        yield limiter
+    finally:
+        await limiter.stop()
+        await cache.aclose()
+
+
+async def admitted(limiter: Limiter, who: Principal, request: LimitRequest = ONE) -> Ticket | None:
+    try:
+        return await limiter.consume(who, MODEL, request)
+    except RateLimited:
+        return None
+
+
+async def settled(limiter: Limiter) -> None:
+    """Until everything that was posted is in the cache: the channel is a queue, a call comes after it."""
+    await limiter.renew()
+
+
+async def advance(url: str, seconds: float) -> None:
+    """Makes the limiter's state older; whole days only move day counters."""
+    cache = cache_of(url)
+    async for key in cache.scan_iter("tw:*"):
+        kind = await cache.type(key)
+        if kind == b"zset":
+            for member, score in await cache.zrange(key, 0, -1, withscores=True):
+                await cache.zadd(key, {member: score - seconds * 1e6})
+        elif await cache.hexists(key, "at"):
+            at = int(await cache.hget(key, "at") or 0)
+            await cache.hset(key, "at", str(int(at - seconds * 1e6)))
+        elif seconds >= 86_400:
+            day = int(await cache.hget(key, "day") or 0)
+            await cache.hset(key, "day", str(day - int(seconds // 86_400)))
+    await cache.aclose()
+
+
+async def eventually(
+    condition: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 10
+) -> bool:
+    """Whether the condition becomes true in time."""
+    for _ in range(int(within_s / 0.02)):
+        result = condition()
+        if result if isinstance(result, bool) else await result:
+            return True
+        await asyncio.sleep(0.02)
+    return False

@@ -1,0 +1,86 @@
+"""The channel: order, batches, and what happens to calls and posts when the server goes."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from gateway.limits.channel import POSTS_MAX, ChannelLost, ScriptChannel
+from gateway.local.valkey import EmbeddedValkey
+from tests.gateway.limits.support import cache_of, eventually
+
+APPEND = "redis.call('RPUSH', KEYS[1], ARGV[1]); return redis.call('LLEN', KEYS[1])"
+
+
+def ignore(*_: object) -> None:
+    return None
+
+
+async def test_everything_goes_out_in_order(cache_url: str) -> None:
+    cache = cache_of(cache_url)
+    channel = ScriptChannel(cache, APPEND, ignore, ignore, ignore)
+    channel.start()
+    for number in range(300):
+        channel.post(("list",), (number,))
+    assert await channel.call(("list",), ("last",), ignore) == 301
+    assert await cache.lrange("list", 0, -1) == [*(b"%d" % n for n in range(300)), b"last"]
+    await channel.stop(1)
+    await cache.aclose()
+
+
+async def test_posts_survive_an_outage_and_calls_fail_at_once(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path)
+    server.start()
+    events: list[str] = []
+    cache = cache_of(server.url())
+    channel = ScriptChannel(
+        cache, APPEND, lambda: events.append("lost"), lambda: events.append("recovered"), ignore
+    )
+    channel.start()
+    try:
+        await channel.call(("list",), ("before",), ignore)
+        server.stop()
+        channel.post(("list",), ("posted",))
+        with pytest.raises(ChannelLost):
+            await channel.call(("list",), ("called",), ignore)
+        with pytest.raises(ChannelLost):
+            await channel.call(("list",), ("called",), ignore)
+        assert events == ["lost"]
+        server.start()
+        assert await eventually(lambda: channel.up)
+        assert events == ["lost", "recovered"]
+        assert await channel.call(("list",), ("after",), ignore) == 2
+        assert await cache.lrange("list", 0, -1) == [b"posted", b"after"]
+    finally:
+        await channel.stop(1)
+        await cache.aclose()
+        server.stop()
+
+
+async def test_waiting_posts_are_bounded_and_counted() -> None:
+    dropped: list[int] = []
+    cache = cache_of("redis://127.0.0.1:1/0")
+    channel = ScriptChannel(cache, APPEND, ignore, ignore, lambda: dropped.append(1))
+    channel.start()
+    for number in range(POSTS_MAX + 50):
+        channel.post(("list",), (number,))
+    assert len(dropped) == 50
+    await channel.stop(0.01)
+    await cache.aclose()
+
+
+async def test_stopping_fails_the_calls_that_wait() -> None:
+    """Nobody hangs: not even when the channel ends in the middle of a round trip."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        cache = cache_of(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        channel = ScriptChannel(cache, APPEND, ignore, ignore, ignore)
+        channel.start()
+        call = asyncio.create_task(channel.call(("list",), ("x",), ignore))
+        await asyncio.sleep(0.05)
+        await channel.stop(0)
+        with pytest.raises(ChannelLost):
+            await call
+        await cache.aclose()

@@ -1,0 +1,188 @@
+"""The local limits agree with the script, and take over while the cache is away."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import RateLimited
+from gateway.limits import Limiter, LimitRequest, Ticket
+from gateway.limits.local import DAY_US, KEYS_MAX, LocalLimits
+from gateway.limits.policy import descriptors_of, share
+from gateway.local.valkey import EmbeddedValkey
+from gateway.obs.metrics import Metrics
+from gateway.tenancy.principal import LimitSet
+from tests.gateway.limits.support import (
+    MODEL,
+    ONE,
+    admitted,
+    advance,
+    cache_of,
+    eventually,
+    limiter_on,
+    principal,
+    settled,
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_script_and_local_limits_agree(cache_url: str, seed: int) -> None:
+    """Steps of whole seconds at one unit per second: the milliseconds that the test takes decide nothing."""
+    print(f"seed {seed}")
+    choose = random.Random(seed)
+    who = principal(
+        LimitSet(requests_per_min=60, requests_burst=4, requests_per_day=60, concurrent_requests=5),
+        key=LimitSet(tokens_per_min=60),
+    )
+    descriptors = descriptors_of(who, MODEL)
+    cache, shift_s = cache_of(cache_url), 0
+    now_us = 0
+    local = LocalLimits(lambda: now_us)
+    calls = []
+    async with limiter_on(cache_url) as limiter:
+        for _ in range(120):
+            seconds, micros = await cache.time()
+            now_us = (seconds + shift_s) * 1_000_000 + micros
+            action = choose.random()
+            if action < 0.5:
+                request = LimitRequest(choose.randint(1, 30))
+                answer = local.consume(str(len(calls)), descriptors, [d.amount(request) for d in descriptors])
+                ticket = await admitted(limiter, who, request)
+                assert (ticket is None) == (answer.refused is not None)
+                if ticket:
+                    assert ticket.answer.levels == answer.levels
+                    calls.append((str(len(calls)), ticket, request))
+            elif action < 0.75 and calls:
+                name, ticket, request = calls.pop(choose.randrange(len(calls)))
+                actual = choose.choice([None, 1, 20, 40])
+                if actual is None:
+                    ticket.give_back()
+                    credits = [d.amount(request) for d in descriptors]
+                else:
+                    ticket.correct(actual)
+                    credits = [0, 0, 0, request.estimated_tokens - actual]
+                await settled(limiter)
+                local.close(name, descriptors, credits, now_us // DAY_US)
+            else:
+                step = choose.choice([0, 1, 2, 3])
+                await advance(cache_url, step)
+                await limiter.renew()
+                shift_s += step
+    await cache.aclose()
+
+
+def test_state_is_bounded() -> None:
+    local = LocalLimits(lambda: 0)
+    for number in range(KEYS_MAX + 100):
+        who = principal(LimitSet(requests_per_min=60), tenant_id=f"proj_{number}")
+        local.consume("c", descriptors_of(who, MODEL), [1])
+    assert len(local._states) == KEYS_MAX
+
+
+def test_day_begins_at_midnight_utc() -> None:
+    now = DAY_US - 1
+    local = LocalLimits(lambda: now)
+    descriptors = descriptors_of(principal(LimitSet(requests_per_day=1)), MODEL)
+    assert local.consume("a", descriptors, [1]).refused is None
+    refused = local.consume("b", descriptors, [1])
+    assert (refused.refused, refused.wait_us) == (0, 1)
+    now = DAY_US
+    assert local.consume("c", descriptors, [1]).refused is None
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3, 10])
+def test_share_never_admits_more_in_all_than_the_limit_and_one_burst_each(replicas: int) -> None:
+    descriptors = descriptors_of(principal(LimitSet(requests_per_min=600, concurrent_requests=100)), MODEL)
+    parts = [share(descriptor, replicas) for descriptor in descriptors]
+    assert parts[0].size * replicas <= 100
+    assert parts[1].size * replicas <= 60
+    assert parts[1].rate_per_us * replicas == pytest.approx(descriptors[1].rate_per_us)
+
+
+def test_share_leaves_at_least_one() -> None:
+    descriptors = descriptors_of(principal(LimitSet(requests_per_min=1, concurrent_requests=1)), MODEL)
+    assert [share(descriptor, 5).size for descriptor in descriptors] == [1, 1]
+
+
+async def test_cache_killed_then_local_limits_then_shared_again(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path)
+    server.start()
+    metrics = Metrics()
+    tenant = LimitSet(requests_per_min=60, requests_burst=20, concurrent_requests=30)
+    try:
+        async with limiter_on(server.url(), metrics=metrics) as limiter, limiter_on(server.url()) as other:
+            await other.renew()
+            await limiter.renew()  # both know of each other now
+            kept = [await limiter.consume(principal(tenant), MODEL, ONE) for _ in range(3)]
+            server.stop()
+            fresh = principal(LimitSet(requests_per_min=60, requests_burst=20), tenant_id="proj_b")
+            passed = sum([bool(await admitted(limiter, fresh)) for _ in range(40)])
+            assert passed == 10  # half of the burst: one of two gateways
+            assert "tollway_limiter_local 1.0" in metrics.render().decode()
+            assert "tollway_limiter_cache_failures_total 1.0" in metrics.render().decode()
+            server.start()
+            assert await eventually(lambda: limiter.shared and other.shared)
+            assert "tollway_limiter_local 0.0" in metrics.render().decode()
+            await _the_leases_are_back(limiter, other, tenant, kept)
+    finally:
+        server.stop()
+
+
+async def _the_leases_are_back(
+    limiter: Limiter, other: Limiter, tenant: LimitSet, kept: list[Ticket]
+) -> None:
+    """The new cache has an empty memory, and knows the calls that were open before it started."""
+    await settled(limiter)
+    ticket = await other.consume(principal(tenant), MODEL, ONE)
+    assert ticket.answer.levels[0] == 30 - len(kept) - 1
+    for one in kept:
+        one.correct(1)
+    await settled(limiter)
+    ticket = await other.consume(principal(tenant), MODEL, ONE)
+    assert ticket.answer.levels[0] == 30 - 2
+
+
+async def test_concurrency_stays_limited_through_the_outage(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path)
+    server.start()
+    who = principal(LimitSet(concurrent_requests=4, tokens_per_min=600))
+    try:
+        async with limiter_on(server.url()) as limiter:
+            before = [await limiter.consume(who, MODEL, ONE) for _ in range(2)]
+            server.stop()
+            during = [await limiter.consume(who, MODEL, ONE) for _ in range(2)]
+            with pytest.raises(RateLimited, match="concurrent"):
+                await limiter.consume(who, MODEL, ONE)
+            assert [ticket.local for ticket in during] == [True, True]
+            before[0].correct(5)
+            during[0].give_back()
+            during[0] = await limiter.consume(who, MODEL, ONE)
+            server.start()
+            assert await eventually(lambda: limiter.shared)
+            # Open before and during the outage: three in all, and each end frees one slot.
+            last = await limiter.consume(who, MODEL, ONE)
+            assert last.answer.levels[0] == 0
+            for ticket in (before[1], *during):
+                ticket.correct(10)
+            await settled(limiter)
+            assert (await limiter.consume(who, MODEL, ONE)).answer.levels[0] == 2
+    finally:
+        server.stop()
+
+
+async def test_local_call_owes_its_tokens_to_the_shared_bucket(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path)
+    who = principal(LimitSet(tokens_per_min=6000))
+    server.start()
+    try:
+        async with limiter_on(server.url()) as limiter:
+            server.stop()
+            ticket = await limiter.consume(who, MODEL, LimitRequest(50))
+            server.start()
+            assert await eventually(lambda: limiter.shared)
+            ticket.correct(300)
+            await settled(limiter)
+            level = (await limiter.consume(who, MODEL, ONE)).answer.levels[0]
+            assert 299 <= level <= 420  # 600 − 300 − 1, and what has refilled since
+    finally:
+        server.stop()
