@@ -1,0 +1,92 @@
+"""What one row wants of the sampler beyond numbers: token masks and biases, checked against the vocabulary.
+
+Place in the path: `sampler` makes one per `RowInit`. Knows no batch and no other row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.messages import SamplingParams
+
+
+class SettingsError(Exception):
+    """One row's parameters cannot be used. Fails that row and no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """A row's flags on the host and its token lists on the device."""
+
+    greedy: bool
+    penalised: bool
+    has_edits: bool
+    num_logprobs: int | None
+    seed: int = 0
+    """The 64-bit seed as a two's complement int64."""
+    allowed: Tensor | None = None
+    bias_ids: Tensor | None = None
+    bias: Tensor | None = None
+    end_tokens: Tensor | None = None
+    """Banned while the row is shorter than `min_len`."""
+    min_len: int = 0
+
+    @classmethod
+    def plain(cls) -> RowSettings:
+        """Greedy, nothing else."""
+        return cls(greedy=True, penalised=False, has_edits=False, num_logprobs=None)
+
+    @classmethod
+    def of(
+        cls,
+        params: SamplingParams,
+        num_prompt_tokens: int,
+        vocab_size: int,
+        eos_token_ids: tuple[int, ...],
+        device: torch.device,
+    ) -> RowSettings:
+        """Raises `SettingsError` for a token outside the vocabulary or too many logprobs."""
+        if params.num_logprobs is not None and not 0 <= params.num_logprobs <= vocab_size:
+            raise SettingsError(f"num_logprobs must be between 0 and {vocab_size}, got {params.num_logprobs}")
+        bias_ids = _token_tensor("logit_bias", list(params.logit_bias), vocab_size, device)
+        allowed = _token_tensor("allowed_token_ids", list(params.allowed_token_ids), vocab_size, device)
+        ends = set(params.stop_token_ids) | (set() if params.ignore_eos else set(eos_token_ids))
+        end_tokens = None
+        if params.min_tokens:
+            end_tokens = _token_tensor("stop_token_ids", sorted(ends), vocab_size, device)
+        return cls(
+            greedy=params.temperature == 0,
+            penalised=(params.repetition_penalty, params.presence_penalty, params.frequency_penalty)
+            != (1, 0, 0),
+            has_edits=not (allowed is None and bias_ids is None and end_tokens is None),
+            num_logprobs=params.num_logprobs,
+            seed=(params.seed + 2**63) % 2**64 - 2**63,
+            allowed=allowed,
+            bias_ids=bias_ids,
+            bias=None if bias_ids is None else torch.tensor(list(params.logit_bias.values()), device=device),
+            end_tokens=end_tokens,
+            min_len=num_prompt_tokens + params.min_tokens,
+        )
+
+    def edit(self, logits: Tensor, length: int) -> None:
+        """Masks and biases of a row of `length` tokens, in place on its logits [V]."""
+        if self.allowed is not None:
+            kept = logits[self.allowed]
+            logits.fill_(float("-inf"))
+            logits[self.allowed] = kept
+        if self.bias_ids is not None and self.bias is not None:
+            logits[self.bias_ids] += self.bias
+        if self.end_tokens is not None and length < self.min_len:
+            logits[self.end_tokens] = float("-inf")
+
+
+def _token_tensor(field: str, token_ids: list[int], vocab_size: int, device: torch.device) -> Tensor | None:
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise SettingsError(
+                f"{field} names token {token_id}, but the vocabulary ends at {vocab_size - 1}"
+            )
+    return torch.tensor(token_ids, dtype=torch.int64, device=device) if token_ids else None

@@ -1,0 +1,126 @@
+"""Executes schedules: applies the diff, runs the model, samples, and writes the tokens back to its tables.
+
+Place in the path: the core's loop launches a `ScheduleOutput` and collects a `StepResult`; between the two,
+the step runs on the runner's own thread (torch gives up the interpreter lock while it computes), so that
+the core schedules the next step meanwhile. Steps run in the order of their launch, and everything the
+runner holds is touched by that thread alone. Knows no requests and no clock.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from engine.core.contract import BatchError, KVLayout, RowInit, RowWork, ScheduleOutput, StepResult
+from engine.layers.batch import CausalLM
+from engine.messages import SamplingParams
+from engine.runner.batch import expand
+from engine.runner.sampler import NOTHING_TO_CHOOSE, Drawn, Sampler, to_token_logprobs
+from engine.runner.tables import RowTables
+
+
+class TorchRunner:
+    """`contract.Runner` over a `CausalLM`. One per process; `close` ends its thread."""
+
+    def __init__(
+        self,
+        model: CausalLM,
+        kv_pool: Tensor,
+        layout: KVLayout,
+        *,
+        max_num_seqs: int,
+        max_model_len: int,
+        num_threads: int | None = None,
+    ) -> None:
+        device = kv_pool.device
+        self._model = model
+        self._kv_pool = kv_pool
+        self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
+        self._sampler = Sampler(max_num_seqs, model.config.vocab_size, model.config.eos_token_ids, device)
+        self._thread = ThreadPoolExecutor(
+            1, thread_name_prefix="runner", initializer=_set_threads, initargs=(num_threads,)
+        )
+
+    def launch(self, schedule: ScheduleOutput) -> Future[StepResult]:
+        """Queue the step behind those launched before and return at once."""
+        return self._thread.submit(self._execute, schedule)
+
+    def collect(self, handle: Future[StepResult]) -> StepResult:
+        """Wait for the step; see `contract.Runner.collect` for what it raises."""
+        return handle.result()
+
+    def warm_up(self, num_tokens: int) -> None:
+        """Run a prefill and a decode step that write no page, so that the first request pays for no
+        allocation or one-time initialisation."""
+        num_tokens = min(num_tokens, self._tables.max_model_len - 1)
+        no_pages = tuple((-1,) * -(-(num_tokens + 1) // self._tables.block_size) for _ in self._tables.blocks)
+        sampling = SamplingParams(seed=0, max_tokens=1, top_k=2, num_logprobs=1)
+        row = RowInit(0, [0] * num_tokens, num_tokens, sampling, no_pages)
+        steps = (
+            ScheduleOutput(0, (RowWork(0, 0, num_tokens, samples=True),), new_rows=(row,)),
+            ScheduleOutput(1, (RowWork(0, num_tokens, 1, samples=True),)),
+            ScheduleOutput(2, (), freed_rows=(0,)),
+        )
+        for step in steps:
+            self.collect(self.launch(step))
+
+    def close(self) -> None:
+        """Finish what was launched and end the thread."""
+        self._thread.shutdown()
+
+    def _execute(self, schedule: ScheduleOutput) -> StepResult:
+        try:
+            with torch.inference_mode():
+                self._apply(schedule)
+                return self._step(schedule)
+        except torch.AcceleratorError:
+            # The device's context is lost for good: no later step can work.
+            raise
+        except Exception as error:
+            raise BatchError(f"step {schedule.step}: {type(error).__name__}: {error}") from error
+
+    def _apply(self, schedule: ScheduleOutput) -> None:
+        for row in schedule.freed_rows:
+            self._sampler.clear_row(row)
+        for init in schedule.new_rows:
+            self._tables.add_row(init)
+            self._sampler.set_row(init.row, init.sampling, init.num_prompt_tokens)
+        self._tables.append_blocks(schedule.appends)
+
+    def _step(self, schedule: ScheduleOutput) -> StepResult:
+        if not schedule.work:
+            return StepResult(schedule.step, {})
+        inputs = expand(schedule.work, self._tables)
+        hidden = self._model.forward(inputs.forward, self._kv_pool)
+        rows, lens = inputs.sampled_rows, inputs.sampled_lens
+        if not rows:
+            return StepResult(schedule.step, {})
+        logits = self._model.logits(hidden[inputs.forward.sampled])
+        drawn = self._sampler.sample(logits, rows, lens, self._tables.tokens)
+        device = self._kv_pool.device
+        self._tables.write_sampled(
+            torch.tensor(rows, device=device), torch.tensor(lens, device=device), drawn.token_ids
+        )
+        return self._result(schedule.step, rows, drawn)
+
+    def _result(self, step: int, rows: tuple[int, ...], drawn: Drawn) -> StepResult:
+        tokens: dict[int, int] = {}
+        failures: dict[int, str] = {}
+        for row, token_id, usable in zip(rows, drawn.token_ids.tolist(), drawn.usable.tolist(), strict=True):
+            error = self._sampler.row_error(row)
+            if error is None and usable:
+                tokens[row] = token_id
+            else:
+                failures[row] = error or NOTHING_TO_CHOOSE
+        logprobs = to_token_logprobs(drawn, rows)
+        return StepResult(
+            step, tokens, failures, {row: value for row, value in logprobs.items() if row in tokens}
+        )
+
+
+def _set_threads(num_threads: int | None) -> None:
+    """Runs on the runner's thread: torch keeps the count per thread."""
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
