@@ -10,7 +10,6 @@ import importlib.util
 import os
 import pwd
 import re
-import secrets
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.local.secret import secret_in
 from gateway.pool.process import free_port, port_is_free
 
 SUPERUSER = "tollway"
@@ -87,8 +87,7 @@ class EmbeddedPostgres:
 
     def _initialise(self) -> None:
         password_file = self.home / "password"
-        password_file.touch(mode=0o600)
-        password_file.write_text(secrets.token_urlsafe(24))
+        secret_in(password_file)
         fresh = self.home / "data.new"  # renamed when complete: a killed initdb leaves no half cluster
         shutil.rmtree(fresh, ignore_errors=True)
         self._own(password_file)

@@ -6,7 +6,6 @@ launcher is not used: its server shares the terminal's Ctrl-C and cannot be adop
 
 import contextlib
 import json
-import secrets
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from gateway.local.secret import secret_in
 from gateway.pool.process import ProcessMark, free_port, port_is_free, signal_group
 
 _READY_POLLS = 200
@@ -37,9 +37,6 @@ class EmbeddedValkey:
 
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not (self.home / "password").exists():
-            (self.home / "password").touch(mode=0o600)
-            (self.home / "password").write_text(secrets.token_urlsafe(24))
         if self.adopt():
             return
         for _ in range(_START_ATTEMPTS):
@@ -129,7 +126,7 @@ class EmbeddedValkey:
         return self.home / "process.json"
 
     def _password(self) -> str:
-        return (self.home / "password").read_text()
+        return secret_in(self.home / "password")
 
 
 def _binary() -> str:

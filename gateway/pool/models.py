@@ -1,4 +1,4 @@
-"""Tables of the engines: pools (desired state) and replicas (what runs).
+"""Tables of the engines: pools (desired state), replicas (what runs), and who may start them.
 
 The supervisor writes replicas; the gateway only reads them. `spec` is an EngineSpec as JSON, which this
 module does not interpret.
@@ -7,12 +7,12 @@ module does not interpret.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, text
+from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["Pool", "Replica"]
+__all__ = ["Pool", "Replica", "SupervisorLease"]
 
 _NOW = text("now()")
 
@@ -33,9 +33,20 @@ class Pool(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
+class SupervisorLease(Base):
+    """Who may start and end replicas of a node. A take-over increments `generation`, and every launch checks
+    owner, generation and expiry in the transaction that books the replica's address and devices."""
+
+    __tablename__ = "supervisor_lease"
+
+    node: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    generation: Mapped[int]
+    expires_at: Mapped[datetime]
+
+
 class Replica(Base):
-    """One engine instance. `lease_owner` until `lease_expires_at` may start, drain or stop it; every take-over
-    of the lease increments `lease_generation`, which is checked at each launch."""
+    """One engine instance; a restart keeps the row, its address and its journal."""
 
     __tablename__ = "replica"
     __table_args__ = (
@@ -47,7 +58,9 @@ class Replica(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     pool_id: Mapped[str] = mapped_column(ForeignKey("pool.id"))
+    node: Mapped[str]
     state: Mapped[str] = mapped_column(server_default="starting")
+    gpus: Mapped[list[int]] = mapped_column(ARRAY(Integer), server_default=text("'{}'"))
     url: Mapped[str | None]
     pid: Mapped[int | None] = mapped_column(Integer)
     # Start time of `pid` in clock ticks since boot: tells the process from a later one with the same number.
@@ -55,8 +68,7 @@ class Replica(Base):
     epoch: Mapped[str | None]
     journal_dir: Mapped[str | None]
     pool_generation: Mapped[int] = mapped_column(server_default="1")
-    lease_owner: Mapped[str | None]
-    lease_expires_at: Mapped[datetime | None]
+    # The lease under which it was last launched.
     lease_generation: Mapped[int] = mapped_column(server_default="0")
     restarts: Mapped[int] = mapped_column(Integer, server_default="0")
     last_error: Mapped[str | None]

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,20 @@ class ProcessMark:
     def alive(self) -> bool:
         return ProcessMark.of(self.pid) == self
 
+    def leads_session(self) -> bool:
+        try:
+            return self.alive() and os.getsid(self.pid) == self.pid
+        except ProcessLookupError:
+            return False
+
+    def send(self, signum: signal.Signals) -> bool:
+        """Signal this process alone; False when it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.alive():
+                os.kill(self.pid, signum)
+                return True
+        return False
+
     def environ(self) -> dict[str, str]:
         """The environment the process was started with; empty when it may not be read."""
         try:
@@ -41,6 +56,36 @@ class ProcessMark:
         except OSError:
             return {}
         return dict(pair.decode(errors="replace").split("=", 1) for pair in pairs if b"=" in pair)
+
+
+def own_identity() -> str:
+    """Names this process among all that ever run, on any machine: boot, pid namespace, pid, start."""
+    mark = ProcessMark.of(os.getpid())
+    assert mark is not None
+    return f"{_universe()}/{mark.pid}/{mark.start_ticks}"
+
+
+def is_dead(identity: str) -> bool:
+    """Whether that process is known to be gone; never true of another machine's or container's."""
+    universe, _, rest = identity.partition("/")
+    pid, _, ticks = rest.partition("/")
+    if universe != _universe() or not (pid.isdecimal() and ticks.isdecimal()):
+        return False
+    return not ProcessMark(int(pid), int(ticks)).alive()
+
+
+def _universe() -> str:
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{(_PROC / 'self/ns/pid').stat().st_ino}"
+
+
+def marked_processes(name: str, value: str) -> Iterator[tuple[ProcessMark, dict[str, str]]]:
+    """Every living process of ours that was started with `name=value` in its environment."""
+    for entry in _PROC.iterdir():
+        mark = ProcessMark.of(int(entry.name)) if entry.name.isdecimal() else None
+        environ = mark.environ() if mark is not None else {}
+        if mark is not None and environ.get(name) == value:
+            yield mark, environ
 
 
 def signal_group(mark: ProcessMark, signum: signal.Signals) -> bool:

@@ -20,7 +20,7 @@ GRANT USAGE ON SCHEMA public TO tollway_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     admin_api_key, api_key, budget, engine_epoch, gateway_instance, hold, journal_attempt, journal_cursor,
     model_permission, outbox, pool, rate_limit, refusal_minute, replica, rollup_day, rollup_hour, rollup_minute,
-    route, service_account, tenant, user_pseudonym
+    route, service_account, supervisor_lease, tenant, user_pseudonym
 TO tollway_app;
 
 GRANT SELECT, INSERT, UPDATE ON budget_period, settled_request TO tollway_app;
@@ -107,7 +107,7 @@ DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bump_config_revision
 CREATE CONSTRAINT TRIGGER bump_config_revision AFTER INSERT OR UPDATE OR DELETE ON pool
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bump_config_revision('routing');
 
--- Lease renewals and counters of a replica concern nobody but its supervisor.
+-- Processes and counters of a replica concern nobody but its supervisor.
 CREATE CONSTRAINT TRIGGER bump_config_revision AFTER INSERT OR DELETE OR UPDATE OF pool_id, state, url, epoch
 ON replica DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bump_config_revision('routing');
 

@@ -367,15 +367,15 @@ CREATE TABLE model_permission (
 CREATE TABLE replica (
     id TEXT NOT NULL,
     pool_id TEXT NOT NULL,
+    node TEXT NOT NULL,
     state TEXT DEFAULT 'starting' NOT NULL,
+    gpus INTEGER[] DEFAULT '{}' NOT NULL,
     url TEXT,
     pid INTEGER,
     pid_started_ticks BIGINT,
     epoch TEXT,
     journal_dir TEXT,
     pool_generation BIGINT DEFAULT '1' NOT NULL,
-    lease_owner TEXT,
-    lease_expires_at TIMESTAMP WITH TIME ZONE,
     lease_generation BIGINT DEFAULT '0' NOT NULL,
     restarts INTEGER DEFAULT '0' NOT NULL,
     last_error TEXT,
@@ -420,6 +420,14 @@ CREATE TABLE service_account (
     CONSTRAINT uq_service_account_id UNIQUE (id),
     CONSTRAINT ck_service_account_role CHECK (role IN ('owner', 'member')),
     CONSTRAINT fk_service_account_tenant_id_tenant FOREIGN KEY(tenant_id) REFERENCES tenant (id)
+);
+
+CREATE TABLE supervisor_lease (
+    node TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    generation BIGINT NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT pk_supervisor_lease PRIMARY KEY (node)
 );
 
 CREATE TABLE user_pseudonym (

@@ -38,6 +38,7 @@ BANS = (
 # The edges where any exception must become one answer, one log line and one count.
 BROAD_EXCEPT_HOMES = (
     "gateway/http/",
+    "gateway/pool/supervisor.py",
     "gateway/worker.py",
     "engine/server/",
     "engine/process.py",

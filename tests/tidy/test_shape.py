@@ -88,7 +88,12 @@ def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def _has_behaviour(source: Source) -> bool:
     if source.path.name in ("__init__.py", "__main__.py", "models.py", "types.py", "contract.py"):
         return False
-    return any(True for _ in source.functions())
+    return any(not _is_declaration(node) for node in source.functions())
+
+
+def _is_declaration(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """A protocol's method: a docstring or `...` and nothing else."""
+    return all(isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) for line in node.body)
 
 
 def _has_mirror(source: Source) -> bool:

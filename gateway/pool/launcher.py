@@ -1,0 +1,70 @@
+"""The Launcher protocol: how the supervisor starts, watches and ends one replica, wherever it runs.
+
+Place: between the supervisor and local processes or static URLs. A launcher keeps no desired state and
+reads no database; it may be asked about replicas that an earlier supervisor started.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.ids import ReplicaId
+from gateway.pool.process import ProcessMark
+from gateway.pool.spec import EngineSpec
+
+__all__ = ["Assignment", "LaunchError", "Launcher", "Observed", "Running"]
+
+
+class LaunchError(Exception):
+    """The replica cannot be started now; the message is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a replica takes from its node; reserved in the database before anything starts."""
+
+    url: str
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What identifies a started replica later: nothing for an engine that somebody else runs."""
+
+    mark: ProcessMark | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Whether the replica's process lives; the exit code when it is known (negative: a signal)."""
+
+    alive: bool
+    exit_code: int | None = None
+
+
+class Launcher(Protocol):
+    def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
+        """Choose an address and devices that none of `taken` has; `last` is the replica's former address."""
+        ...
+
+    async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
+        """Start it. Raises LaunchError."""
+        ...
+
+    async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:
+        """A living replica that an earlier supervisor started, whether or not it wrote the mark down."""
+        ...
+
+    async def observe(self, running: Running) -> Observed: ...
+
+    async def terminate(self, running: Running) -> None:
+        """Ask it to finish its requests and exit."""
+        ...
+
+    async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
+        """End it and whatever it started, now."""
+        ...
+
+    async def strays(self, known: Collection[ReplicaId]) -> tuple[ReplicaId, ...]:
+        """Replicas of this installation that run although nobody has them in the books."""
+        ...

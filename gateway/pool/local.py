@@ -1,0 +1,163 @@
+"""Engine replicas as processes of this machine.
+
+Place: the launcher of `tollway up` and of a GPU server without an orchestrator. Each replica leads its own
+session, writes its own log and carries marks in its environment, so that it is found again after the
+supervisor was killed, and never mistaken. Knows no database and no desired state.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gateway.ids import ReplicaId
+from gateway.pool.launcher import Assignment, LaunchError, Observed, Running
+from gateway.pool.process import ProcessMark, free_port, marked_processes, port_is_free, reap, signal_group
+from gateway.pool.spec import EngineSpec, Placement
+
+__all__ = ["LocalLauncher"]
+
+HOST = "127.0.0.1"
+HOME_MARK = "ENGINE_POOL_HOME"
+REPLICA_MARK = "ENGINE_REPLICA_ID"
+_PORT_ATTEMPTS = 50
+_KILL_POLLS = 100
+_KILL_POLL_S = 0.05
+_LOG_BYTES_MAX = 64 * 1024 * 1024  # checked at each launch; one older log is kept
+
+
+class LocalLauncher:
+    def __init__(
+        self, run_dir: Path, *, api_key: str, internal_key: str, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._run_dir = run_dir.resolve()
+        self._api_key = api_key
+        self._internal_key = internal_key
+        self._environ = environ
+
+    def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
+        used_gpus = {gpu for assignment in taken for gpu in assignment.gpus}
+        free_gpus = [gpu for gpu in spec.gpus if gpu not in used_gpus]
+        if len(free_gpus) < spec.gpus_per_replica:
+            raise LaunchError(
+                f"{spec.gpus_per_replica} GPUs needed, {len(free_gpus)} of {list(spec.gpus)} free"
+            )
+        used_ports = {urlsplit(assignment.url).port for assignment in taken}
+        port = next(port for port in _ports(last) if port not in used_ports)
+        return Assignment(f"http://{HOST}:{port}", tuple(free_gpus[: spec.gpus_per_replica]))
+
+    async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
+        port = urlsplit(assignment.url).port
+        assert port is not None
+        directory = self.directory(replica_id)
+        placement = Placement(
+            HOST, port, assignment.gpus, directory / "journal", self._api_key, self._internal_key
+        )
+        placement.journal_dir.mkdir(parents=True, exist_ok=True)
+        command = spec.command(placement)
+        program = shutil.which(command[0], path=self._environ.get("PATH"))
+        if program is None:
+            raise LaunchError(f"{command[0]} is not installed")
+        log = _rotated(directory / "engine.log")
+        pid = _spawn(program, command, self._environment(replica_id, assignment), log)
+        mark = ProcessMark.of(pid)
+        if mark is None:
+            raise LaunchError(f"{program} ended at once with {reap(pid)}; see {log}")
+        return Running(mark)
+
+    async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:
+        if mark is not None and mark.alive():
+            return Running(mark)
+        return next((Running(found) for found in self.processes(replica_id) if found.leads_session()), None)
+
+    async def observe(self, running: Running) -> Observed:
+        assert running.mark is not None
+        exit_code = reap(running.mark.pid)
+        return Observed(running.mark.alive(), exit_code)
+
+    async def terminate(self, running: Running) -> None:
+        assert running.mark is not None
+        running.mark.send(signal.SIGTERM)  # to the leader alone: it ends its own children
+
+    async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
+        """Returns when they are gone, so that their port and devices can be given again."""
+        if running is not None and running.mark is not None:
+            signal_group(running.mark, signal.SIGKILL)
+        for _ in range(_KILL_POLLS):
+            remaining = list(self.processes(replica_id))
+            for process in remaining:
+                process.send(signal.SIGKILL)
+                reap(process.pid)
+            if not remaining:
+                return
+            await asyncio.sleep(_KILL_POLL_S)
+
+    async def strays(self, known: Collection[ReplicaId]) -> tuple[ReplicaId, ...]:
+        found = {ReplicaId(marks[REPLICA_MARK]) for _, marks in self._ours() if REPLICA_MARK in marks}
+        return tuple(sorted(found.difference(known)))
+
+    def directory(self, replica_id: ReplicaId) -> Path:
+        return self._run_dir / replica_id
+
+    def processes(self, replica_id: ReplicaId) -> Iterator[ProcessMark]:
+        return (process for process, marks in self._ours() if marks.get(REPLICA_MARK) == replica_id)
+
+    def _ours(self) -> Iterator[tuple[ProcessMark, dict[str, str]]]:
+        return marked_processes(HOME_MARK, str(self._run_dir))
+
+    def _environment(self, replica_id: ReplicaId, assignment: Assignment) -> dict[str, str]:
+        ours = {
+            HOME_MARK: str(self._run_dir),
+            REPLICA_MARK: replica_id,
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, assignment.gpus)),
+            "PYTHONUNBUFFERED": "1",
+        }
+        # An engine learns nothing of the gateway's databases and secrets.
+        inherited = {name: value for name, value in self._environ.items() if not _is_private(name)}
+        return inherited | ours
+
+
+def _spawn(program: str, command: tuple[str, ...], environ: Mapping[str, str], log: Path) -> int:
+    """Start a session leader that writes to `log`; returns its pid."""
+    try:
+        return os.posix_spawn(
+            program,
+            command,
+            environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,  # the terminal's Ctrl-C is the supervisor's business
+        )
+    except OSError as error:
+        raise LaunchError(f"{program}: {error.strerror}") from error
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("TOLLWAY_") or name in (
+        "DATABASE_URL",
+        "REDIS_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_ADMIN_KEY",
+    )
+
+
+def _ports(last: str | None) -> Iterator[int]:
+    """The replica's former port first: a gateway that still holds the old address is then right again."""
+    former = urlsplit(last).port if last else None
+    if former is not None and port_is_free(former, HOST):
+        yield former
+    for _ in range(_PORT_ATTEMPTS):
+        yield free_port(HOST)
+    raise LaunchError("no free port")
+
+
+def _rotated(log: Path) -> Path:
+    if log.exists() and log.stat().st_size > _LOG_BYTES_MAX:
+        log.replace(log.with_suffix(".log.1"))
+    return log

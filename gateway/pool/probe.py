@@ -1,0 +1,89 @@
+"""Asking a replica how it is, without making it generate anything.
+
+Place: the supervisor's eyes. Our own engines tell their epoch and state; a third party's engine counts as
+ready when it lists its models. Knows no desired state and decides nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import aiohttp
+
+from gateway.pool.spec import EngineKind
+
+__all__ = ["EngineState", "EngineStatus", "Probe"]
+
+EngineState = Literal["starting", "ready", "draining"]
+_STATES: dict[str, EngineState] = {"starting": "starting", "ready": "ready", "draining": "draining"}
+_TIMEOUT_S = 5.0
+_ANSWER_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What the engine says of itself; a third party's engine has no epoch."""
+
+    state: EngineState
+    epoch: str | None = None
+
+
+class Probe:
+    """Owns an HTTP client; `close()` it when its supervisor ends."""
+
+    def __init__(self, *, api_key: str, internal_key: str, timeout_s: float = _TIMEOUT_S) -> None:
+        self._api_key = api_key
+        self._internal_key = internal_key
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._client: aiohttp.ClientSession | None = None
+
+    async def status(self, url: str, kind: EngineKind) -> EngineStatus | None:
+        """The engine's state, or None when it does not answer as an engine does."""
+        try:
+            if kind == "tollway":
+                return _parse(await self._json(f"{url}/internal/status", self._internal_key))
+            await self._json(f"{url}/v1/models", self._api_key)
+            return EngineStatus("ready")
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+            return None
+
+    async def drain(self, url: str) -> bool:
+        """Ask an engine of ours to finish and exit; repeating it changes nothing."""
+        try:
+            async with self._session().post(
+                f"{url}/internal/drain", headers=_authorization(self._internal_key)
+            ) as answer:
+                return answer.status == 202
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return False
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def _json(self, url: str, key: str) -> object:
+        async with self._session().get(url, headers=_authorization(key)) as answer:
+            answer.raise_for_status()
+            if answer.content_length is not None and answer.content_length > _ANSWER_BYTES_MAX:
+                raise ValueError("a status answer of that size is none")
+            parsed: object = await answer.json(content_type=None)
+            return parsed
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._client is None:
+            # A fresh connection each time: a restarted replica at the same address is met at once.
+            connector = aiohttp.TCPConnector(force_close=True)
+            self._client = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+        return self._client
+
+
+def _authorization(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _parse(answer: object) -> EngineStatus:
+    if not isinstance(answer, dict):
+        raise ValueError("the status is no object")
+    state, epoch = answer.get("state"), answer.get("epoch")
+    if state not in _STATES or not isinstance(epoch, str):
+        raise ValueError("the status has no state or no epoch")
+    return EngineStatus(_STATES[state], epoch)

@@ -1,0 +1,205 @@
+"""All SQL of the pools: leases, pools, replicas.
+
+Place: under the supervisor, which alone writes replicas. Every write carries the supervisor's lease and
+checks it in the same transaction, so that one that was paused past its lease changes nothing. Knows no
+processes; times are the database's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from gateway.db import ReadSession, WriteSession
+from gateway.ids import PoolId, ReplicaId
+from gateway.pool.launcher import Assignment
+from gateway.pool.models import Pool, Replica, SupervisorLease
+from gateway.pool.plan import PoolView, ReplicaState, ReplicaView
+from gateway.pool.process import ProcessMark
+from gateway.pool.spec import EngineSpec
+
+__all__ = ["Lease", "LeaseLost", "PoolRepository"]
+
+LEASE_S = 15.0
+_GONE = "stopped"
+_BOOKED = ("starting", "ready", "draining", "lost", "failed")
+_ERROR_CHARS_MAX = 500
+
+
+class LeaseLost(Exception):
+    """Another supervisor may start this node's replicas now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    node: str
+    owner: str
+    generation: int
+
+
+class PoolRepository:
+    async def acquire(
+        self, session: WriteSession, node: str, owner: str, is_dead: Callable[[str], bool]
+    ) -> Lease | None:
+        """Take or keep the node's lease; None while another owner, not known to be dead, holds it."""
+        fresh = insert(SupervisorLease).values(node=node, owner=owner, generation=0, expires_at=func.now())
+        await session.execute(fresh.on_conflict_do_nothing())
+        row = (
+            await session.execute(
+                select(SupervisorLease, (SupervisorLease.expires_at <= func.now()).label("expired"))
+                .where(SupervisorLease.node == node)
+                .with_for_update()
+            )
+        ).one()
+        held, expired = row[0], row[1]
+        if held.owner != owner and not expired and not is_dead(held.owner):
+            return None
+        generation = held.generation + (held.owner != owner or expired)
+        await session.execute(
+            update(SupervisorLease)
+            .where(SupervisorLease.node == node)
+            .values(owner=owner, generation=generation, expires_at=func.now() + timedelta(seconds=LEASE_S))
+        )
+        return Lease(node, owner, generation)
+
+    async def release(self, session: WriteSession, lease: Lease) -> None:
+        """Let the next supervisor begin at once."""
+        await session.execute(
+            update(SupervisorLease)
+            .where(SupervisorLease.node == lease.node, SupervisorLease.generation == lease.generation)
+            .values(expires_at=func.now())
+        )
+
+    async def now(self, session: ReadSession) -> datetime:
+        now: datetime = (await session.execute(select(func.now()))).scalar_one()
+        return now
+
+    async def pools(self, session: ReadSession) -> list[PoolView]:
+        """Raises pydantic's ValidationError for a specification that this version cannot read."""
+        rows = await session.scalars(select(Pool).order_by(Pool.id))
+        return [
+            PoolView(
+                id=PoolId(row.id),
+                name=row.name,
+                spec=EngineSpec.model_validate(row.spec),
+                generation=row.generation,
+                wanted=row.desired_state == "running",
+            )
+            for row in rows
+        ]
+
+    async def replicas(self, session: ReadSession, node: str) -> list[ReplicaView]:
+        """The node's replicas that are not stopped for good, oldest first."""
+        rows = await session.scalars(
+            select(Replica).where(Replica.node == node, Replica.state != _GONE).order_by(Replica.id)
+        )
+        return [_view(row) for row in rows]
+
+    async def create(self, session: WriteSession, lease: Lease, fresh_id: ReplicaId, pool: PoolView) -> None:
+        """One more replica: the last stopped one again, with its address and journal, else a new row."""
+        await self._fence(session, lease)
+        last = await session.scalar(
+            select(Replica.id)
+            .where(Replica.pool_id == pool.id, Replica.node == lease.node, Replica.state == _GONE)
+            .order_by(Replica.updated_at.desc())
+            .limit(1)
+        )
+        if last is None:
+            session.add(
+                Replica(id=fresh_id, pool_id=pool.id, node=lease.node, pool_generation=pool.generation)
+            )
+            return
+        revived = {"state": "starting", "pool_generation": pool.generation, "restarts": 0, "last_error": None}
+        await self._update(session, ReplicaId(last), **revived)
+
+    async def book(
+        self,
+        session: WriteSession,
+        lease: Lease,
+        replica: ReplicaView,
+        assign: Callable[[Sequence[Assignment], str | None], Assignment],
+        journal_dir: str | None,
+    ) -> Assignment:
+        """Reserve an address and devices for a launch, under the lease, against all others of the node."""
+        await self._fence(session, lease)
+        others = await session.execute(
+            select(Replica.url, Replica.gpus).where(
+                Replica.node == lease.node, Replica.state.in_(_BOOKED), Replica.id != replica.id
+            )
+        )
+        taken = [Assignment(url, tuple(gpus)) for url, gpus in others if url is not None]
+        assignment = assign(taken, replica.url)
+        await self._update(
+            session, replica.id, state="starting", url=assignment.url, gpus=list(assignment.gpus),
+            journal_dir=journal_dir, lease_generation=lease.generation,
+            pid=None, pid_started_ticks=None, ready_at=None,
+        )  # fmt: skip
+        return assignment
+
+    async def launched(
+        self, session: WriteSession, lease: Lease, replica_id: ReplicaId, mark: ProcessMark | None
+    ) -> None:
+        await self._fence(session, lease)
+        pid, ticks = (mark.pid, mark.start_ticks) if mark is not None else (None, None)
+        await self._update(session, replica_id, pid=pid, pid_started_ticks=ticks)
+
+    async def move(
+        self, session: WriteSession, lease: Lease, replica: ReplicaView, state: ReplicaState, reason: str = ""
+    ) -> None:
+        """Change the state; what no longer holds in the new state is cleared."""
+        await self._fence(session, lease)
+        gone = (
+            {"pid": None, "pid_started_ticks": None, "ready_at": None} if state in ("failed", _GONE) else {}
+        )
+        restarts = {"restarts": replica.restarts + 1} if state == "failed" else {}
+        error = {"last_error": reason[:_ERROR_CHARS_MAX]} if reason else {}
+        await self._update(session, replica.id, state=state, **gone, **restarts, **error)
+
+    async def publish(
+        self, session: WriteSession, lease: Lease, replica_id: ReplicaId, epoch: str | None
+    ) -> None:
+        await self._fence(session, lease)
+        await self._update(session, replica_id, state="ready", epoch=epoch, ready_at=func.now())
+
+    async def forgive(self, session: WriteSession, lease: Lease, replica_id: ReplicaId) -> None:
+        """It has been stable: its next crash counts as the first."""
+        await self._fence(session, lease)
+        await session.execute(update(Replica).where(Replica.id == replica_id).values(restarts=0))
+
+    async def _fence(self, session: WriteSession, lease: Lease) -> None:
+        held = await session.execute(
+            select(SupervisorLease.node)
+            .where(
+                SupervisorLease.node == lease.node,
+                SupervisorLease.owner == lease.owner,
+                SupervisorLease.generation == lease.generation,
+                SupervisorLease.expires_at > func.now(),
+            )
+            .with_for_update()
+        )
+        if held.first() is None:
+            raise LeaseLost(lease.node)
+
+    async def _update(self, session: WriteSession, replica_id: ReplicaId, **values: object) -> None:
+        await session.execute(
+            update(Replica).where(Replica.id == replica_id).values(updated_at=func.now(), **values)
+        )
+
+
+def _view(row: Replica) -> ReplicaView:
+    pid, ticks = row.pid, row.pid_started_ticks
+    return ReplicaView(
+        id=ReplicaId(row.id),
+        pool_id=PoolId(row.pool_id),
+        state=row.state,  # type: ignore[arg-type]  # the table's check constraint lists the same values
+        url=row.url,
+        gpus=tuple(row.gpus),
+        mark=ProcessMark(pid, ticks) if pid is not None and ticks is not None else None,
+        epoch=row.epoch,
+        pool_generation=row.pool_generation,
+        restarts=row.restarts,
+        ready_at=row.ready_at,
+        changed_at=row.updated_at,
+    )

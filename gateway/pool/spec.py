@@ -1,0 +1,142 @@
+"""EngineSpec: what a pool runs, validated once, and the command line that starts it.
+
+Place: stored as JSON in `pool.spec`, read by the supervisor and the admin API. Knows how to start an
+engine, not where (ports, devices and keys are given by a launcher).
+"""
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
+
+__all__ = ["EngineKind", "EngineSpec", "Placement"]
+
+EngineKind = Literal["tollway", "vllm", "sglang", "external"]
+ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
+FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+FlagValue = StrictBool | int | float | str
+
+# Given by the specification or by the launcher; a flag that contradicts them would start a different engine.
+OWNED_FLAGS = frozenset(
+    {
+        "model", "model-path", "served-model-name", "host", "port", "api-key", "internal-key", "journal-dir",
+        "tensor-parallel-size", "pipeline-parallel-size", "tp-size", "pp-size", "device",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one replica runs, as its launcher decided."""
+
+    host: str
+    port: int
+    gpus: tuple[int, ...]
+    journal_dir: Path
+    api_key: str
+    internal_key: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+class EngineSpec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: EngineKind = "tollway"
+    model: str = Field(min_length=1)
+    """A path, a GGUF file or a repository name, as the engine understands it."""
+    served_names: tuple[ServedName, ...] = Field(min_length=1, max_length=16)
+    tensor_parallel: int = Field(default=1, ge=1, le=64)
+    pipeline_parallel: int = Field(default=1, ge=1, le=64)
+    gpus: tuple[Annotated[int, Field(ge=0, le=1023)], ...] = ()
+    """Device indices dedicated to this pool; none means the CPU."""
+    flags: dict[FlagName, FlagValue] = Field(default_factory=dict)
+    """Engine flags without dashes, by vLLM's names; `true` is a bare flag."""
+    urls: tuple[AnyHttpUrl, ...] = ()
+    """Where an `external` engine answers; somebody else starts it."""
+    min_replicas: int = Field(default=1, ge=0, le=256)
+    max_replicas: int = Field(default=1, ge=1, le=256)
+
+    @property
+    def gpus_per_replica(self) -> int:
+        return self.tensor_parallel * self.pipeline_parallel if self.gpus else 0
+
+    @property
+    def replicas(self) -> int:
+        """How many should run while the pool is wanted."""
+        return len(self.urls) if self.kind == "external" else self.min_replicas
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "EngineSpec":
+        if len(set(self.served_names)) != len(self.served_names):
+            raise ValueError("served_names: a name is given twice")
+        if self.kind == "external":
+            return self._consistent_external()
+        if self.urls:
+            raise ValueError("urls: only for kind 'external'; a launcher gives the others their address")
+        if self.min_replicas > self.max_replicas:
+            raise ValueError("min_replicas: more than max_replicas")
+        if len(set(self.gpus)) != len(self.gpus):
+            raise ValueError("gpus: a device is given twice")
+        if self.max_replicas * self.gpus_per_replica > len(self.gpus):
+            needed = self.max_replicas * self.gpus_per_replica
+            raise ValueError(
+                f"gpus: {self.max_replicas} replicas need {needed} devices, not {len(self.gpus)}"
+            )
+        for name, value in self.flags.items():
+            if name in OWNED_FLAGS:
+                raise ValueError(f"flags: --{name} is set by the pool")
+            if value is False:
+                raise ValueError(f"flags: --{name} cannot be false; leave it out or name its opposite")
+        return self
+
+    def _consistent_external(self) -> "EngineSpec":
+        if not self.urls:
+            raise ValueError("urls: an external engine needs at least one")
+        if len(set(self.urls)) != len(self.urls):
+            raise ValueError("urls: an address is given twice")
+        if self.flags or self.gpus:
+            raise ValueError("flags, gpus: an external engine is not started here and takes none")
+        return self
+
+    def command(self, placement: Placement) -> tuple[str, ...]:
+        """The argument vector of one replica."""
+        assert self.kind != "external", "nobody starts an external engine"
+        names = ("--served-model-name", *self.served_names)
+        where = ("--host", placement.host, "--port", str(placement.port), "--api-key", placement.api_key)
+        flags = tuple(part for name, value in self.flags.items() for part in _flag(name, value))
+        match self.kind:
+            case "tollway":
+                head = (sys.executable, "-m", "engine", "serve", "--model", self.model, *names, *where)
+                own = ("--internal-key", placement.internal_key, "--journal-dir", str(placement.journal_dir))
+                return (
+                    *head,
+                    *own,
+                    *self._parallel("tensor-parallel-size", "pipeline-parallel-size"),
+                    *flags,
+                )
+            case "vllm":
+                parallel = self._parallel("tensor-parallel-size", "pipeline-parallel-size")
+                return ("vllm", "serve", self.model, *names, *where, *parallel, *flags)
+            case "sglang":
+                head = (sys.executable, "-m", "sglang.launch_server", "--model-path", self.model)
+                name = ("--served-model-name", self.served_names[0])  # it takes one only
+                return (*head, *name, *where, *self._parallel("tp-size", "pp-size"), *flags)
+
+    def _parallel(self, tensor: str, pipeline: str) -> tuple[str, ...]:
+        given = ((tensor, self.tensor_parallel), (pipeline, self.pipeline_parallel))
+        return tuple(part for name, size in given if size > 1 for part in (f"--{name}", str(size)))
+
+
+def _flag(name: str, value: FlagValue) -> tuple[str, ...]:
+    return (f"--{name}",) if value is True else (f"--{name}", str(value))
+
+
+def shown(command: tuple[str, ...], secrets: frozenset[str]) -> str:
+    """The command line for a log, with the keys hidden."""
+    return shlex.join("***" if part in secrets else part for part in command)

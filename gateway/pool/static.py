@@ -1,0 +1,41 @@
+"""Engines that somebody else runs, at fixed URLs.
+
+Place: the launcher of `external` pools. It starts and ends nothing; whether such an engine lives is told
+by the probe alone.
+"""
+
+from collections.abc import Collection
+
+from gateway.ids import ReplicaId
+from gateway.pool.launcher import Assignment, LaunchError, Observed, Running
+from gateway.pool.process import ProcessMark
+from gateway.pool.spec import EngineSpec
+
+__all__ = ["StaticLauncher"]
+
+
+class StaticLauncher:
+    def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
+        used = {assignment.url for assignment in taken}
+        for url in (str(url).rstrip("/") for url in spec.urls):
+            if url not in used:
+                return Assignment(url, ())
+        raise LaunchError("every URL of the pool has its replica")
+
+    async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
+        return Running(None)
+
+    async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:
+        return Running(None)
+
+    async def observe(self, running: Running) -> Observed:
+        return Observed(alive=True)
+
+    async def terminate(self, running: Running) -> None:
+        """Not ours to end."""
+
+    async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
+        """Not ours to end."""
+
+    async def strays(self, known: Collection[ReplicaId]) -> tuple[ReplicaId, ...]:
+        return ()

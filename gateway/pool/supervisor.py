@@ -1,0 +1,204 @@
+"""The supervisor: makes what runs follow what is wanted.
+
+Place: the main loop of `tollway pool`. Each step holds the node's lease, looks at every replica, lets
+`plan` decide and performs the actions: the row first when requests must stop coming, the process first
+when they may start. Replicas outlive their supervisor; the next one adopts them. Sees no request.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gateway.clock import Clock
+from gateway.db import Database, is_unavailable
+from gateway.ids import ReplicaId
+from gateway.obs.logging import get_logger
+from gateway.obs.metrics import Metrics
+from gateway.pool.actor import Actor, JournalDir, Memory
+from gateway.pool.launcher import Launcher
+from gateway.pool.plan import Act, Limits, PoolView, ReplicaState, ReplicaView, Seen, is_stable, plan
+from gateway.pool.probe import Probe
+from gateway.pool.process import is_dead, own_identity
+from gateway.pool.repository import LEASE_S, Lease, LeaseLost, PoolRepository
+from gateway.pool.spec import EngineKind
+
+__all__ = ["Supervisor"]
+
+STEP_S = 1.0
+RENEW_S = LEASE_S / 5
+STRAYS_EVERY_S = 30.0
+_STATES: tuple[ReplicaState, ...] = ("starting", "ready", "draining", "failed", "lost")
+
+
+@dataclass(slots=True)
+class _World:
+    """One look at everything."""
+
+    pools: list[PoolView]
+    replicas: list[ReplicaView]
+    seen: dict[ReplicaId, Seen] = field(default_factory=dict)
+
+
+class Supervisor:
+    def __init__(
+        self,
+        database: Database,
+        launchers: Mapping[EngineKind, Launcher],
+        probe: Probe,
+        *,
+        node: str,
+        limits: Limits,
+        clock: Clock,
+        metrics: Metrics,
+        journal_dir: JournalDir,
+    ) -> None:
+        """`launchers` by engine kind."""
+        self._database = database
+        self._repository = PoolRepository()
+        self._launchers = launchers
+        self._probe = probe
+        self._node = node
+        self._owner = own_identity()
+        self._limits = limits
+        self._clock = clock
+        self._metrics = metrics
+        self._actor = Actor(database, launchers, probe, clock=clock, metrics=metrics, journal_dir=journal_dir)
+        self._log = get_logger("gateway.pool")
+        self._lease: Lease | None = None
+        self._renewed_at = 0.0
+        self._swept_at: float | None = None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Reconcile until told to stop; replicas keep running."""
+        while not stopping.is_set():
+            await self._guarded(drain_all=False)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), STEP_S)
+        await self._release()
+
+    async def drain_all(self) -> None:
+        """End every replica of this node, each within the drain timeout."""
+        deadline = self._clock.monotonic() + self._limits.drain_timeout_s + LEASE_S
+        while self._clock.monotonic() < deadline:
+            if await self._guarded(drain_all=True):
+                break
+            await asyncio.sleep(STEP_S / 5)
+        await self._release()
+
+    async def step(self, *, drain_all: bool = False) -> bool:
+        """One reconciliation. True when no replica is left."""
+        if not await self._hold():
+            return False
+        assert self._lease is not None
+        lease = self._lease
+        world = await self._look(drain_all)
+        created = False
+        async with self._database.read() as session:
+            now = await self._repository.now(session)
+        for pool in world.pools:
+            crew = [replica for replica in world.replicas if replica.pool_id == pool.id]
+            for action in plan(pool, crew, world.seen, now, self._limits):
+                await self._actor.perform(lease, action, pool, crew)
+                created = created or action.act is Act.CREATE
+        for replica in world.replicas:
+            if is_stable(replica, now):
+                async with self._database.write() as write:
+                    await self._repository.forgive(write, lease, replica.id)
+        await self._sweep(world)
+        self._count(world)
+        return await self.step(drain_all=drain_all) if created else not world.replicas
+
+    async def _guarded(self, *, drain_all: bool) -> bool:
+        try:
+            return await self.step(drain_all=drain_all)
+        except LeaseLost:
+            self._lease = None
+            self._log.warning("lease lost", node=self._node)
+        except Exception as error:
+            if not is_unavailable(error):
+                self._metrics.unexpected_errors.labels(edge="pool").inc()
+            self._log.exception("step failed", node=self._node)
+        return False
+
+    # -- the lease ----------------------------------------------------------------------------------
+
+    async def _hold(self) -> bool:
+        now = self._clock.monotonic()
+        if self._lease is not None and now - self._renewed_at < RENEW_S:
+            return True
+        async with self._database.write() as session:
+            lease = await self._repository.acquire(session, self._node, self._owner, is_dead)
+        if lease != self._lease:
+            self._actor.memory.clear()  # whatever happened in between was another's doing
+            self._log.info("lease taken" if lease else "lease held by another", node=self._node)
+        self._lease, self._renewed_at = lease, now
+        return lease is not None
+
+    async def _release(self) -> None:
+        if self._lease is None:
+            return
+        try:
+            async with self._database.write() as session:
+                await self._repository.release(session, self._lease)
+        except Exception as error:
+            if not is_unavailable(error):
+                raise
+        self._lease = None
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    async def _look(self, drain_all: bool) -> _World:
+        async with self._database.read() as session:
+            pools = await self._repository.pools(session)
+            replicas = await self._repository.replicas(session, self._node)
+        if drain_all:
+            pools = [replace(pool, wanted=False) for pool in pools]
+        kinds = {pool.id: pool.spec.kind for pool in pools}
+        looks = await asyncio.gather(
+            *(self._look_at(replica, kinds[replica.pool_id]) for replica in replicas)
+        )
+        seen = dict(zip((replica.id for replica in replicas), looks, strict=True))
+        for gone in self._actor.memory.keys() - seen.keys():
+            del self._actor.memory[gone]
+        return _World(pools, replicas, seen)
+
+    async def _look_at(self, replica: ReplicaView, kind: EngineKind) -> Seen:
+        memory = self._actor.memory.setdefault(replica.id, Memory())
+        if replica.state == "failed":
+            return Seen(None, None)
+        launcher = self._launchers[kind]
+        # An external engine is found wherever its row points; a starting one still has to be assigned.
+        unassigned = replica.url is None or (kind == "external" and replica.state == "starting")
+        if memory.running is None and not unassigned:
+            memory.running = await launcher.find(replica.id, replica.mark)
+            if memory.running is not None and replica.mark is not None:
+                self._log.info("replica adopted", replica=replica.id, pid=replica.mark.pid)
+        if memory.running is None:
+            return Seen(None, None)
+        observed = await launcher.observe(memory.running)
+        status = None
+        if observed.alive and replica.url is not None:
+            status = await self._probe.status(replica.url, kind)
+        now = self._clock.monotonic()
+        if status is not None or memory.answered_at is None:
+            memory.answered_at = now
+        return Seen(observed, status, now - memory.answered_at)
+
+    async def _sweep(self, world: _World) -> None:
+        """End engines of ours that no row knows: what a supervisor left when it lost its lease or its database."""
+        now = self._clock.monotonic()
+        if self._swept_at is not None and now - self._swept_at < STRAYS_EVERY_S:
+            return
+        self._swept_at = now
+        known = {replica.id for replica in world.replicas}
+        for launcher in set(self._launchers.values()):
+            for stray in await launcher.strays(known):
+                self._log.warning("stray engine ended", replica=stray)
+                await launcher.kill(stray, None)
+
+    def _count(self, world: _World) -> None:
+        for pool in world.pools:
+            states = [replica.state for replica in world.replicas if replica.pool_id == pool.id]
+            for state in _STATES:
+                self._metrics.pool_replicas.labels(pool=pool.name, state=state).set(states.count(state))

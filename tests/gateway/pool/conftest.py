@@ -1,0 +1,49 @@
+"""A local launcher whose `python -m engine` is a small stand-in, a real process with a real HTTP server."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.pool.local import LocalLauncher
+from gateway.pool.probe import Probe
+from gateway.pool.spec import EngineSpec
+
+STUB = Path(__file__).parent / "stub"
+API_KEY, INTERNAL_KEY = "the-api-key", "the-internal-key"
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> LocalLauncher:
+    # PYTHONSAFEPATH keeps the working directory, and with it the real engine, off the path.
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(STUB),
+        "PYTHONSAFEPATH": "1",
+        "DATABASE_URL": "no",
+    }
+    return LocalLauncher(tmp_path / "run", api_key=API_KEY, internal_key=INTERNAL_KEY, environ=environ)
+
+
+@pytest.fixture
+async def probe() -> AsyncIterator[Probe]:
+    probe = Probe(api_key=API_KEY, internal_key=INTERNAL_KEY, timeout_s=2)
+    yield probe
+    await probe.close()
+
+
+def stub_spec(**changes: object) -> EngineSpec:
+    return EngineSpec.model_validate(
+        {"model": "stub", "served_names": ("stub",), "max_replicas": 4} | changes
+    )
+
+
+async def until(reached: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a real process to get there."""
+    for _ in range(400):
+        if await reached():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("never reached")

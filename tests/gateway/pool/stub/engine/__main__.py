@@ -1,0 +1,56 @@
+"""A stand-in for an engine process: `python -m engine serve …` with this directory on PYTHONPATH.
+
+It answers status, drain and model list like the real one, loads for `--load-s` seconds, and ends at once
+with `--crash CODE`. Its epoch is its pid. `--helper` starts a child, as the real one starts its core.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def flag(name: str, default: str = "") -> str:
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+READY_AT = time.monotonic() + float(flag("--load-s", "0"))
+DRAINING = threading.Event()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        internal = self.path.startswith("/internal/")
+        if not self.allowed("--internal-key" if internal else "--api-key"):
+            return
+        state = "draining" if DRAINING.is_set() else "ready" if time.monotonic() > READY_AT else "starting"
+        self.answer(200, {"state": state, "epoch": f"epoch-{os.getpid()}"})
+
+    def do_POST(self) -> None:
+        if self.allowed("--internal-key"):
+            DRAINING.set()
+            self.answer(202, {})
+            threading.Timer(float(flag("--drain-s", "0.1")), os._exit, [0]).start()
+
+    def allowed(self, key: str) -> bool:
+        if self.headers.get("Authorization") == f"Bearer {flag(key)}":
+            return True
+        self.answer(401, {})
+        return False
+
+    def answer(self, status: int, body: dict[str, str]) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+if flag("--crash"):
+    sys.exit(int(flag("--crash")))
+if "--helper" in sys.argv:
+    subprocess.Popen(["sleep", "600"])
+ThreadingHTTPServer((flag("--host"), int(flag("--port"))), Handler).serve_forever()

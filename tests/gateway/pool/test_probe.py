@@ -1,0 +1,58 @@
+"""Probing: what counts as an answer, with a real server and without one."""
+
+import asyncio
+
+from gateway.ids import ReplicaId
+from gateway.pool.local import LocalLauncher
+from gateway.pool.probe import EngineStatus, Probe
+from gateway.pool.process import free_port
+from tests.gateway.pool.conftest import stub_spec, until
+
+
+async def test_states_of_our_engine_and_of_a_strangers(launcher: LocalLauncher, probe: Probe) -> None:
+    spec = stub_spec(flags={"load-s": 1.5, "drain-s": 0.5})
+    where = launcher.assign(spec, [], None)
+    running = await launcher.launch(ReplicaId("rep"), spec, where)
+    seen: list[EngineStatus] = []
+    try:
+        assert running.mark is not None
+        while not seen or seen[-1].state != "ready":
+            status = await probe.status(where.url, "tollway")
+            if status is not None and status not in seen:
+                seen.append(status)
+            await asyncio.sleep(0.05)
+        assert [status.state for status in seen] == ["starting", "ready"]
+        assert {status.epoch for status in seen} == {f"epoch-{running.mark.pid}"}
+        assert await probe.status(where.url, "vllm") == EngineStatus("ready", None)
+        assert await probe.drain(where.url)
+        draining = await probe.status(where.url, "tollway")
+        assert draining is not None
+        assert draining.state == "draining"
+    finally:
+        await launcher.kill(ReplicaId("rep"), running)
+
+
+async def test_nobody_there(probe: Probe) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert await probe.status(url, "tollway") is None
+    assert await probe.status(url, "external") is None
+    assert not await probe.drain(url)
+
+
+async def test_a_wrong_key_is_no_answer(launcher: LocalLauncher, probe: Probe) -> None:
+    spec = stub_spec()
+    where = launcher.assign(spec, [], None)
+    running = await launcher.launch(ReplicaId("rep"), spec, where)
+    stranger = Probe(api_key="wrong", internal_key="wrong")
+    try:
+
+        async def answers() -> bool:
+            return await probe.status(where.url, "tollway") is not None
+
+        await until(answers)
+        assert await stranger.status(where.url, "tollway") is None
+        assert await stranger.status(where.url, "external") is None
+        assert not await stranger.drain(where.url)
+    finally:
+        await stranger.close()
+        await launcher.kill(ReplicaId("rep"), running)

@@ -1,0 +1,67 @@
+"""EngineSpec: what is refused, and the command line of each kind."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.pool.spec import EngineSpec, Placement, shown
+
+PLACEMENT = Placement("127.0.0.1", 8001, (0, 1), Path("/journal"), "api-secret", "internal-secret")
+
+
+def test_our_engine_gets_keys_journal_and_flags() -> None:
+    spec = EngineSpec(
+        model="m.gguf", served_names=("a", "b"), flags={"max-model-len": 4096, "enforce-eager": True}
+    )
+    assert spec.command(PLACEMENT) == (
+        sys.executable, "-m", "engine", "serve", "--model", "m.gguf", "--served-model-name", "a", "b",
+        "--host", "127.0.0.1", "--port", "8001", "--api-key", "api-secret",
+        "--internal-key", "internal-secret", "--journal-dir", "/journal",
+        "--max-model-len", "4096", "--enforce-eager",
+    )  # fmt: skip
+
+
+def test_vllm_and_sglang_name_their_parallelism_differently() -> None:
+    common = {"model": "m", "served_names": ("a",), "tensor_parallel": 2, "gpus": (0, 1)}
+    vllm = EngineSpec(kind="vllm", **common).command(PLACEMENT)
+    sglang = EngineSpec(kind="sglang", **common).command(PLACEMENT)
+    assert vllm[:3] == ("vllm", "serve", "m")
+    assert vllm[-2:] == ("--tensor-parallel-size", "2")
+    assert sglang[-2:] == ("--tp-size", "2")
+    assert "internal-secret" not in (*vllm, *sglang)
+
+
+def test_secrets_are_hidden_when_a_command_is_shown() -> None:
+    command = EngineSpec(model="m", served_names=("a",)).command(PLACEMENT)
+    assert "secret" not in shown(command, frozenset({"api-secret", "internal-secret"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"served_names": ()}, "at least 1 item"),
+        ({"served_names": ("a", "a")}, "a name is given twice"),
+        ({"served_names": ("a b",)}, "should match pattern"),
+        ({"min_replicas": 3, "max_replicas": 2}, "more than max_replicas"),
+        ({"gpus": (0,), "tensor_parallel": 2}, "need 2 devices, not 1"),
+        ({"gpus": (0, 0)}, "a device is given twice"),
+        ({"flags": {"port": 1}}, "--port is set by the pool"),
+        ({"flags": {"enforce-eager": False}}, "cannot be false"),
+        ({"flags": {"--port": 1}}, "should match pattern"),
+        ({"urls": ("http://one",)}, "only for kind 'external'"),
+        ({"kind": "external"}, "needs at least one"),
+        ({"kind": "external", "urls": ("http://one",), "gpus": (0,)}, "takes none"),
+        ({"replicas": 3}, "Extra inputs are not permitted"),
+    ],
+)
+def test_contradictions_are_named(given: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        EngineSpec.model_validate({"model": "m", "served_names": ("a",)} | given)
+
+
+def test_it_survives_the_database() -> None:
+    spec = EngineSpec(kind="external", model="m", served_names=("a",), urls=("http://one:1/",))
+    assert EngineSpec.model_validate(spec.model_dump(mode="json")) == spec
+    assert spec.replicas == 1

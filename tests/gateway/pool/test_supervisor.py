@@ -1,0 +1,201 @@
+"""The supervisor on real processes and a real database: start, publish, crash, adopt, roll, drain."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from sqlalchemy import text
+
+from gateway.clock import SystemClock
+from gateway.db import Database
+from gateway.ids import ReplicaId
+from gateway.obs.metrics import Metrics
+from gateway.pool.local import LocalLauncher
+from gateway.pool.models import Pool
+from gateway.pool.plan import Limits, ReplicaView
+from gateway.pool.probe import Probe
+from gateway.pool.repository import PoolRepository
+from gateway.pool.spec import EngineSpec
+from gateway.pool.static import StaticLauncher
+from gateway.pool.supervisor import Supervisor
+from tests.gateway.pool.conftest import stub_spec, until
+
+NODE = "node"
+
+
+class Bench:
+    """A supervisor that is stepped by hand, and what it did."""
+
+    def __init__(self, database: Database, launcher: LocalLauncher, probe: Probe) -> None:
+        self.database, self.launcher, self.probe = database, launcher, probe
+        self.metrics = Metrics()
+        self.supervisor = self.another()
+
+    def another(self) -> Supervisor:
+        launchers = {"tollway": self.launcher, "vllm": self.launcher, "external": StaticLauncher()}
+        return Supervisor(
+            self.database, launchers, self.probe, node=NODE, limits=Limits(30, 30, 1), clock=SystemClock(),
+            metrics=self.metrics, journal_dir=lambda replica: str(self.launcher.directory(replica)),
+        )  # fmt: skip
+
+    async def want(self, spec: EngineSpec, name: str = "stub", generation: int = 1) -> None:
+        async with self.database.write() as session:
+            values = {"name": name, "spec": spec.model_dump(mode="json"), "generation": generation}
+            await session.merge(Pool(id=f"pool_{name}", **values))
+
+    async def replicas(self) -> list[ReplicaView]:
+        async with self.database.read() as session:
+            return await PoolRepository().replicas(session, NODE)
+
+    async def until(self, reached: Callable[[list[ReplicaView]], bool]) -> list[ReplicaView]:
+        """Step until the rows are as wanted."""
+        for _ in range(300):
+            await self.supervisor.step()
+            replicas = await self.replicas()
+            if reached(replicas):
+                return replicas
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"never reached: {replicas}")
+
+    async def until_ready(self, count: int = 1) -> list[ReplicaView]:
+        return await self.until(lambda all_: [one.state for one in all_] == ["ready"] * count)
+
+
+@pytest.fixture
+async def bench(database_url: str, launcher: LocalLauncher, probe: Probe) -> AsyncIterator[Bench]:
+    database = Database(database_url, name="test")
+    try:
+        yield Bench(database, launcher, probe)
+    finally:
+        await database.close()
+        for replica in await launcher.strays([]):
+            await launcher.kill(replica, await launcher.find(replica, None))
+
+
+async def test_it_starts_waits_publishes_and_restarts_after_a_crash(bench: Bench) -> None:
+    await bench.want(stub_spec(flags={"load-s": 0.3}))
+    assert not await bench.supervisor.step()
+    (starting,) = await bench.replicas()
+    assert starting.state == "starting"
+    (ready,) = await bench.until_ready()
+    assert ready.mark is not None
+    assert ready.epoch == f"epoch-{ready.mark.pid}"
+    assert ready.mark.send(signal.SIGKILL)
+    (failed,) = await bench.until(lambda all_: all_[0].state == "failed")
+    assert (failed.restarts, failed.mark) == (1, None)
+    (again,) = await bench.until_ready()
+    assert (again.id, again.url) == (ready.id, ready.url)
+    assert again.epoch != ready.epoch
+
+
+async def test_a_restarted_supervisor_adopts_what_runs(bench: Bench) -> None:
+    await bench.want(stub_spec())
+    (before,) = await bench.until_ready()
+    async with bench.database.write() as session:  # as if it had died between the start and its writing
+        await session.execute(
+            text("UPDATE replica SET state = 'starting', pid = NULL, pid_started_ticks = NULL")
+        )
+    bench.supervisor = bench.another()
+    (after,) = await bench.until_ready()
+    assert after.epoch == before.epoch
+
+
+async def test_a_supervisor_without_the_lease_does_nothing(bench: Bench) -> None:
+    await bench.want(stub_spec())
+    async with bench.database.write() as session:
+        held = "INSERT INTO supervisor_lease VALUES ('node', 'other', 1, now() + interval '1 h')"
+        await session.execute(text(held))
+    assert not await bench.supervisor.step()
+    assert await bench.replicas() == []
+
+
+async def test_a_newer_specification_replaces_without_a_gap(bench: Bench) -> None:
+    await bench.want(stub_spec())
+    (old,) = await bench.until_ready()
+    await bench.want(stub_spec(flags={"load-s": 0.5}), generation=2)
+    ready_counts: list[int] = []
+
+    def rolled(replicas: list[ReplicaView]) -> bool:
+        ready_counts.append(sum(one.state == "ready" for one in replicas))
+        return [one.state for one in replicas] == ["ready"] and replicas[0].id != old.id
+
+    (new,) = await bench.until(rolled)
+    assert new.pool_generation == 2
+    assert min(ready_counts) >= 1
+    assert new.url != old.url
+
+
+async def test_drain_all_leaves_no_process_and_a_new_start_has_the_same_address(bench: Bench) -> None:
+    await bench.want(stub_spec(min_replicas=2, flags={"helper": True}))
+    before = await bench.until_ready(2)
+    await bench.supervisor.drain_all()
+    assert await bench.replicas() == []
+    assert await bench.launcher.strays([]) == ()
+    bench.supervisor = bench.another()
+    after = await bench.until_ready(2)
+    assert {one.id for one in after} == {one.id for one in before}
+    assert {one.url for one in after} == {one.url for one in before}
+
+
+async def test_a_device_is_never_booked_twice(bench: Bench) -> None:
+    await bench.want(stub_spec(gpus=(0,), max_replicas=1), "first")
+    await bench.until_ready()
+    await bench.want(stub_spec(gpus=(0,), max_replicas=1), "second")
+    replicas = await bench.until(lambda all_: {one.state for one in all_} == {"ready", "failed"})
+    assert sorted(one.gpus for one in replicas) == [(), (0,)]
+    async with bench.database.read() as session:
+        reason = await session.scalar(text("SELECT last_error FROM replica WHERE state = 'failed'"))
+    assert reason == "1 GPUs needed, 0 of [0] free"
+
+
+async def test_a_crash_loop_is_reported_and_slowed(bench: Bench) -> None:
+    await bench.want(stub_spec(flags={"crash": 3}))
+    (failed,) = await bench.until(
+        lambda all_: bool(all_) and all_[0].restarts >= 2 and all_[0].state == "failed"
+    )
+    async with bench.database.read() as session:
+        assert await session.scalar(text("SELECT last_error FROM replica")) == "exited with 3"
+    assert failed.ready_at is None
+
+
+async def test_strays_are_ended(bench: Bench) -> None:
+    spec = stub_spec()
+    stray = ReplicaId("rep_unknown")
+    running = await bench.launcher.launch(stray, spec, bench.launcher.assign(spec, [], None))
+    await bench.supervisor.step()
+    assert not (await bench.launcher.observe(running)).alive
+
+
+async def test_an_external_engine_is_published_and_forgotten(bench: Bench) -> None:
+    spec = stub_spec()
+    where = bench.launcher.assign(spec, [], None)
+    other = ReplicaId("rep_elsewhere")
+    running = await bench.launcher.launch(other, spec, where)
+    await bench.want(stub_spec(kind="external", urls=(where.url,), max_replicas=1))
+    bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", api_key="", internal_key="")
+    bench.supervisor = bench.another()
+    (replica,) = await bench.until_ready()
+    assert (replica.url, replica.mark, replica.epoch) == (where.url, None, None)
+    await bench.supervisor.drain_all()
+    assert await bench.replicas() == []
+    assert running.mark is not None
+    assert running.mark.alive()
+
+
+async def test_run_ends_when_told_and_frees_the_lease(bench: Bench) -> None:
+    await bench.want(stub_spec())
+    stopping = asyncio.Event()
+    loop: Awaitable[None] = asyncio.create_task(bench.supervisor.run(stopping))
+
+    async def ready() -> bool:
+        return [one.state for one in await bench.replicas()] == ["ready"]
+
+    await until(ready)
+    stopping.set()
+    await loop
+    async with bench.database.read() as session:
+        assert await session.scalar(text("SELECT expires_at <= now() FROM supervisor_lease"))
+    (still,) = await bench.replicas()
+    assert still.mark is not None
+    assert still.mark.alive()
