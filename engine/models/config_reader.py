@@ -78,13 +78,13 @@ class _Fields:
     def get(self, name: str) -> Any:
         return self._values.get(name)
 
-    def int(self, name: str) -> int:
+    def integer(self, name: str) -> int:
         value = self._values.get(name)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ModelConfigError(f"config.json: {name} must be an integer, not {value!r}")
         return value
 
-    def float(self, name: str) -> float:
+    def number(self, name: str) -> float:
         value = self._values.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ModelConfigError(f"config.json: {name} must be a number, not {value!r}")
@@ -96,21 +96,21 @@ class _Fields:
 
 def _llama(fields: _Fields, dtype: str) -> ModelConfig:
     base, scaling = _rope(fields, _rope_parameters(fields), "rope_theta")
-    num_layers, heads = fields.int("num_hidden_layers"), fields.int("num_attention_heads")
-    head_dim = fields.get("head_dim") or fields.int("hidden_size") // heads
+    num_layers, heads = fields.integer("num_hidden_layers"), fields.integer("num_attention_heads")
+    head_dim = fields.get("head_dim") or fields.integer("hidden_size") // heads
     return ModelConfig(
         family="llama",
         num_layers=num_layers,
-        hidden_size=fields.int("hidden_size"),
+        hidden_size=fields.integer("hidden_size"),
         num_heads=heads,
         num_kv_heads=fields.get("num_key_value_heads") or heads,
         head_dim=head_dim,
-        ffn_size=fields.int("intermediate_size"),
-        vocab_size=fields.int("vocab_size"),
-        norm_eps=fields.float("rms_norm_eps"),
+        ffn_size=fields.integer("intermediate_size"),
+        vocab_size=fields.integer("vocab_size"),
+        norm_eps=fields.number("rms_norm_eps"),
         rope_base=base,
         rope_scaling=scaling,
-        max_positions=fields.int("max_position_embeddings"),
+        max_positions=fields.integer("max_position_embeddings"),
         eos_token_ids=_token_ids(fields.get("eos_token_id")),
         bos_token_id=fields.get("bos_token_id"),
         act=_act(fields.get("hidden_act")),
@@ -133,30 +133,30 @@ def _gemma3(fields: _Fields, dtype: str) -> ModelConfig:
     local_base, local_scaling = _rope(fields, parameters.get("sliding_attention", {}), "rope_local_base_freq")
     if local_scaling != RopeScaling():
         raise ModelConfigError("config.json: rope scaling of the sliding layers is not supported")
-    num_layers, hidden = fields.int("num_hidden_layers"), fields.int("hidden_size")
+    num_layers, hidden = fields.integer("num_hidden_layers"), fields.integer("hidden_size")
     return ModelConfig(
         family="gemma3",
         num_layers=num_layers,
         hidden_size=hidden,
-        num_heads=fields.int("num_attention_heads"),
-        num_kv_heads=fields.int("num_key_value_heads"),
-        head_dim=fields.int("head_dim"),
-        ffn_size=fields.int("intermediate_size"),
-        vocab_size=fields.int("vocab_size"),
-        norm_eps=fields.float("rms_norm_eps"),
+        num_heads=fields.integer("num_attention_heads"),
+        num_kv_heads=fields.integer("num_key_value_heads"),
+        head_dim=fields.integer("head_dim"),
+        ffn_size=fields.integer("intermediate_size"),
+        vocab_size=fields.integer("vocab_size"),
+        norm_eps=fields.number("rms_norm_eps"),
         rope_base=base,
         rope_base_local=local_base,
         rope_scaling=scaling,
-        max_positions=fields.int("max_position_embeddings"),
+        max_positions=fields.integer("max_position_embeddings"),
         eos_token_ids=_token_ids(fields.get("eos_token_id")),
         bos_token_id=fields.get("bos_token_id"),
         act=_act(fields.get("hidden_activation")),
         tie_embeddings=fields.flag("tie_word_embeddings"),
         attention_bias=fields.flag("attention_bias"),
-        sliding_window=fields.int("sliding_window"),
+        sliding_window=fields.integer("sliding_window"),
         layer_windows=_gemma3_windows(fields, num_layers),
         embedding_scale=hidden**0.5,
-        attention_scale=fields.float("query_pre_attn_scalar") ** -0.5,
+        attention_scale=fields.number("query_pre_attn_scalar") ** -0.5,
         attention_soft_cap=fields.get("attn_logit_softcapping"),
         final_soft_cap=fields.get("final_logit_softcapping"),
         dtype=dtype,
@@ -164,9 +164,9 @@ def _gemma3(fields: _Fields, dtype: str) -> ModelConfig:
 
 
 def _gemma3_windows(fields: _Fields, num_layers: int) -> tuple[int | None, ...]:
-    window, kinds = fields.int("sliding_window"), fields.get("layer_types")
+    window, kinds = fields.integer("sliding_window"), fields.get("layer_types")
     if kinds is None:
-        pattern = fields.int("sliding_window_pattern")
+        pattern = fields.integer("sliding_window_pattern")
         return gguf_config.patterned_windows(num_layers, window, pattern)
     known = {"sliding_attention": window, "full_attention": None}
     unknown = set(kinds) - set(known)
@@ -181,7 +181,7 @@ def _rope_parameters(fields: _Fields) -> Mapping[str, Any]:
 
 
 def _rope(fields: _Fields, parameters: Mapping[str, Any], base_field: str) -> tuple[float, RopeScaling]:
-    base = float(parameters.get("rope_theta") or fields.float(base_field))
+    base = float(parameters.get("rope_theta") or fields.number(base_field))
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if parameters.get("partial_rotary_factor", 1.0) != 1.0:
         raise ModelConfigError("config.json: partial_rotary_factor is not supported")
@@ -189,14 +189,14 @@ def _rope(fields: _Fields, parameters: Mapping[str, Any], base_field: str) -> tu
     if kind == "default":
         return base, RopeScaling()
     if kind == "linear":
-        return base, RopeScaling(kind="linear", factor=numbers.float("factor"))
+        return base, RopeScaling(kind="linear", factor=numbers.number("factor"))
     if kind == "llama3":
         return base, RopeScaling(
             kind="llama3",
-            factor=numbers.float("factor"),
-            low_freq_factor=numbers.float("low_freq_factor"),
-            high_freq_factor=numbers.float("high_freq_factor"),
-            original_max_positions=numbers.int("original_max_position_embeddings"),
+            factor=numbers.number("factor"),
+            low_freq_factor=numbers.number("low_freq_factor"),
+            high_freq_factor=numbers.number("high_freq_factor"),
+            original_max_positions=numbers.integer("original_max_position_embeddings"),
         )
     raise ModelConfigError(
         f"config.json: rope scaling {kind!r} is not supported (default, linear, llama3 are)"

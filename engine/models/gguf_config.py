@@ -37,47 +37,47 @@ class _Keys:
     def __init__(self, metadata: Metadata, prefix: str) -> None:
         self._metadata, self._prefix = metadata, prefix
 
-    def int(self, name: str, default: int | None = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
         return self._metadata.int_of(f"{self._prefix}.{name}", default)
 
-    def float(self, name: str, default: float | None = None) -> float:
+    def number(self, name: str, default: float | None = None) -> float:
         return self._metadata.float_of(f"{self._prefix}.{name}", default)
 
-    def optional_float(self, name: str) -> float | None:
-        return self.float(name) if f"{self._prefix}.{name}" in self._metadata else None
+    def optional_number(self, name: str) -> float | None:
+        return self.number(name) if f"{self._prefix}.{name}" in self._metadata else None
 
     def scaling(self) -> RopeScaling:
         kind = self._metadata.str_of(f"{self._prefix}.rope.scaling.type", "none")
         if kind == "none":
             return RopeScaling()
         if kind == "linear":
-            return RopeScaling(kind="linear", factor=self.float("rope.scaling.factor"))
+            return RopeScaling(kind="linear", factor=self.number("rope.scaling.factor"))
         raise ModelConfigError(f"rope scaling {kind!r} is not supported (none and linear are)")
 
 
 def _llama(file: GGUFFile, keys: _Keys) -> ModelConfig:
-    if keys.int("expert_count", 0):
+    if keys.integer("expert_count", 0):
         raise ModelConfigError(f"{file.path}: mixtures of experts are not supported")
     num_layers, heads, hidden = (
-        keys.int("block_count"),
-        keys.int("attention.head_count"),
-        keys.int("embedding_length"),
+        keys.integer("block_count"),
+        keys.integer("attention.head_count"),
+        keys.integer("embedding_length"),
     )
-    head_dim = keys.int("attention.key_length", hidden // heads)
+    head_dim = keys.integer("attention.key_length", hidden // heads)
     return ModelConfig(
         family="llama",
         num_layers=num_layers,
         hidden_size=hidden,
         num_heads=heads,
-        num_kv_heads=keys.int("attention.head_count_kv", heads),
+        num_kv_heads=keys.integer("attention.head_count_kv", heads),
         head_dim=head_dim,
-        ffn_size=keys.int("feed_forward_length"),
+        ffn_size=keys.integer("feed_forward_length"),
         vocab_size=_vocab_size(file),
-        norm_eps=keys.float("attention.layer_norm_rms_epsilon"),
-        rope_base=keys.float("rope.freq_base", 10_000.0),
+        norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        rope_base=keys.number("rope.freq_base", 10_000.0),
         rope_scaling=keys.scaling(),
         rope_freq_divisors=_freq_divisors(file),
-        max_positions=keys.int("context_length"),
+        max_positions=keys.integer("context_length"),
         eos_token_ids=_end_tokens(file.metadata),
         bos_token_id=file.metadata.int_of("tokenizer.ggml.bos_token_id", 1),
         tie_embeddings="output.weight" not in file.tensors,
@@ -90,27 +90,27 @@ def _llama(file: GGUFFile, keys: _Keys) -> ModelConfig:
 
 def _gemma3(file: GGUFFile, keys: _Keys) -> ModelConfig:
     num_layers, heads, hidden = (
-        keys.int("block_count"),
-        keys.int("attention.head_count"),
-        keys.int("embedding_length"),
+        keys.integer("block_count"),
+        keys.integer("attention.head_count"),
+        keys.integer("embedding_length"),
     )
-    head_dim, window = keys.int("attention.key_length", 256), keys.int("attention.sliding_window")
+    head_dim, window = keys.integer("attention.key_length", 256), keys.integer("attention.sliding_window")
     query_size = hidden // heads if num_layers == _GEMMA3_27B_LAYERS else head_dim
-    pattern = keys.int("attention.sliding_window_pattern", _GEMMA3_PATTERN)
+    pattern = keys.integer("attention.sliding_window_pattern", _GEMMA3_PATTERN)
     return ModelConfig(
         family="gemma3",
         num_layers=num_layers,
         hidden_size=hidden,
         num_heads=heads,
-        num_kv_heads=keys.int("attention.head_count_kv"),
+        num_kv_heads=keys.integer("attention.head_count_kv"),
         head_dim=head_dim,
-        ffn_size=keys.int("feed_forward_length"),
+        ffn_size=keys.integer("feed_forward_length"),
         vocab_size=_vocab_size(file),
-        norm_eps=keys.float("attention.layer_norm_rms_epsilon"),
-        rope_base=keys.float("rope.freq_base", 1_000_000.0),
-        rope_base_local=keys.float("rope.freq_base_swa", _GEMMA3_LOCAL_BASE),
+        norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        rope_base=keys.number("rope.freq_base", 1_000_000.0),
+        rope_base_local=keys.number("rope.freq_base_swa", _GEMMA3_LOCAL_BASE),
         rope_scaling=keys.scaling(),
-        max_positions=keys.int("context_length"),
+        max_positions=keys.integer("context_length"),
         eos_token_ids=_end_tokens(file.metadata),
         bos_token_id=file.metadata.int_of("tokenizer.ggml.bos_token_id", 2),
         act="gelu_tanh",
@@ -119,7 +119,7 @@ def _gemma3(file: GGUFFile, keys: _Keys) -> ModelConfig:
         layer_windows=patterned_windows(num_layers, window, pattern),
         embedding_scale=hidden**0.5,
         attention_scale=query_size**-0.5,
-        final_soft_cap=keys.optional_float("final_logit_softcapping"),
+        final_soft_cap=keys.optional_number("final_logit_softcapping"),
     )
 
 

@@ -1,0 +1,69 @@
+"""Self-attention over the page pool.
+
+One instance per layer, made by `engine.models.build`; calls `kernels.rope_and_cache` and
+`kernels.paged_attention` on the tables of the layer's KV group. Knows where its keys and values lie in a
+page, not who else uses the page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.layers.batch import ForwardBatch
+from engine.layers.linear import Linear
+from engine.layers.norm import RMSNorm
+from kernels.paged_attention import paged_attention
+from kernels.rope_and_cache import rope_and_cache
+
+
+@dataclass(slots=True)
+class Attention:
+    qkv: Linear
+    """Query, key and value heads in one product, in this order."""
+    out: Linear
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope: Tensor
+    """[positions, head_dim] fp32, cos | sin."""
+    group: int
+    """Which KV group's tables the layer uses."""
+    index: int
+    """The layer's place in the group's pages."""
+    scale: float
+    window: int | None = None
+    soft_cap: float | None = None
+    q_norm: RMSNorm | None = None
+    k_norm: RMSNorm | None = None
+
+    def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+        tables = batch.groups[self.group]
+        kv = kv_pool[:, self.index]
+        heads = self.qkv(x).view(x.shape[0], -1, self.head_dim)
+        q, k, v = torch.split(heads, [self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        q = rope_and_cache(
+            q,
+            k,
+            v,
+            batch.positions,
+            self.rope,
+            kv,
+            tables.slots,
+            q_weight=self.q_norm.weight if self.q_norm else None,
+            k_weight=self.k_norm.weight if self.k_norm else None,
+            eps=self.q_norm.eps if self.q_norm else 0.0,
+        )
+        attended = paged_attention(
+            q,
+            kv,
+            tables.block_table,
+            batch.query_start,
+            batch.seq_lens,
+            self.scale,
+            window=self.window,
+            soft_cap=self.soft_cap,
+        )
+        return self.out(attended.flatten(1))

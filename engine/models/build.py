@@ -1,0 +1,157 @@
+"""Pieces that all decoder definitions are assembled from, and the list of tensors that they take.
+
+`Parts` turns a weight source into layers on one device and in one dtype, one tensor at a time, so that
+a checkpoint is never in memory twice. Knows names and shapes; the order of computation is the families'.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.core.contract import KVGroup
+from engine.gguf import TensorType
+from engine.layers.attention import Attention
+from engine.layers.embedding import (
+    DenseHead,
+    DenseRows,
+    Embedding,
+    GGUFRows,
+    Head,
+    Int8Head,
+    RowTable,
+    SoftCappedHead,
+)
+from engine.layers.linear import Linear
+from engine.layers.mlp import MLP
+from engine.layers.norm import RMSNorm
+from engine.layers.rope import inverse_frequencies, rope_table
+from engine.models.model_config import ModelConfig, RopeScaling, kv_groups
+from engine.models.weights import Shape, WeightSource
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+FINAL_NORM = "model.norm.weight"
+
+
+def decoder_shapes(config: ModelConfig, layer_norms: tuple[str, ...], *, qk_norm: bool) -> dict[str, Shape]:
+    """Canonical name → shape of everything a decoder of this configuration consists of."""
+    hidden, ffn = config.hidden_size, config.ffn_size
+    query, value = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    attention = {"q_proj": (query, hidden), "k_proj": (value, hidden), "v_proj": (value, hidden)}
+    attention["o_proj"] = (hidden, query)
+    mlp = {"gate_proj": (ffn, hidden), "up_proj": (ffn, hidden), "down_proj": (hidden, ffn)}
+    shapes: dict[str, Shape] = {EMBEDDING: (config.vocab_size, hidden), FINAL_NORM: (hidden,)}
+    if not config.tie_embeddings:
+        shapes[HEAD] = (config.vocab_size, hidden)
+    for layer in range(config.num_layers):
+        prefix = f"model.layers.{layer}."
+        for block, matrices, bias in (
+            ("self_attn", attention, config.attention_bias),
+            ("mlp", mlp, config.mlp_bias),
+        ):
+            for name, shape in matrices.items():
+                shapes[f"{prefix}{block}.{name}.weight"] = shape
+                if bias:
+                    shapes[f"{prefix}{block}.{name}.bias"] = shape[:1]
+        for name in layer_norms:
+            shapes[f"{prefix}{name}.weight"] = (hidden,)
+        if qk_norm:
+            for name in ("q_norm", "k_norm"):
+                shapes[f"{prefix}self_attn.{name}.weight"] = (config.head_dim,)
+    return shapes
+
+
+class Parts:
+    """Builds layers from a source whose shapes have been checked."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        source: WeightSource,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        num_positions: int,
+    ) -> None:
+        self.config, self._source = config, source
+        self._dtype, self._device, self._num_positions = dtype, device, num_positions
+        self.groups = kv_groups(config)
+        self._places = _places(self.groups)
+
+    def norm(self, name: str) -> RMSNorm:
+        weight = self._source.tensor(name).to(self._device, torch.float32)
+        return RMSNorm(weight, self.config.norm_eps)
+
+    def linear(self, *stems: str, bias: bool) -> Linear:
+        """The projections `stems` of one input as one product."""
+        weight = torch.cat([self._load(f"{stem}.weight") for stem in stems])
+        offset = torch.cat([self._load(f"{stem}.bias") for stem in stems]) if bias else None
+        return Linear(weight, offset)
+
+    def rope(self, base: float, scaling: RopeScaling, divisors: tuple[float, ...] = ()) -> Tensor:
+        inv_freq = inverse_frequencies(self.config.head_dim, base, scaling, divisors)
+        return rope_table(inv_freq.to(self._device), self._num_positions)
+
+    def attention(self, layer: int, rope: Tensor, *, qk_norm: bool = False) -> Attention:
+        config, prefix = self.config, f"model.layers.{layer}.self_attn."
+        group, index = self._places[layer]
+        return Attention(
+            qkv=self.linear(
+                *(prefix + name for name in ("q_proj", "k_proj", "v_proj")), bias=config.attention_bias
+            ),
+            out=self.linear(prefix + "o_proj", bias=config.attention_bias),
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            rope=rope,
+            group=group,
+            index=index,
+            scale=config.attention_scale,
+            window=config.layer_windows[layer],
+            soft_cap=config.attention_soft_cap,
+            q_norm=self.norm(f"{prefix}q_norm.weight") if qk_norm else None,
+            k_norm=self.norm(f"{prefix}k_norm.weight") if qk_norm else None,
+        )
+
+    def mlp(self, layer: int) -> MLP:
+        prefix, bias = f"model.layers.{layer}.mlp.", self.config.mlp_bias
+        return MLP(
+            gate_up=self.linear(prefix + "gate_proj", prefix + "up_proj", bias=bias),
+            down=self.linear(prefix + "down_proj", bias=bias),
+            act=self.config.act,
+        )
+
+    def embedding(self) -> Embedding:
+        return Embedding(self._rows(EMBEDDING), self._dtype, self.config.embedding_scale)
+
+    def head(self) -> Head:
+        name = EMBEDDING if self.config.tie_embeddings else HEAD
+        raw = self._source.raw(name)
+        head: Head
+        if raw is not None and raw.type is TensorType.Q8_0 and self._device.type == "cpu":
+            head = Int8Head(GGUFRows(raw))
+        else:
+            head = DenseHead(Linear(self._load(name)))
+        cap = self.config.final_soft_cap
+        return head if cap is None else SoftCappedHead(head, cap)
+
+    def _rows(self, name: str) -> RowTable:
+        """On the CPU rows stay as the file has them: a step touches few."""
+        raw = self._source.raw(name)
+        if self._device.type != "cpu":
+            return DenseRows(self._load(name))
+        return DenseRows(self._source.tensor(name)) if raw is None else GGUFRows(raw)
+
+    def _load(self, name: str) -> Tensor:
+        return self._source.tensor(name).to(self._device, self._dtype)
+
+
+def _places(groups: tuple[KVGroup, ...]) -> dict[int, tuple[int, int]]:
+    """Layer → (group, place in the group's pages)."""
+    return {
+        layer: (number, index)
+        for number, group in enumerate(groups)
+        for index, layer in enumerate(group.layer_ids)
+        if layer >= 0
+    }

@@ -1,0 +1,85 @@
+"""The Gemma 3 text decoder: sliding and full layers in turn, norms before and after each block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.core.contract import KVGroup
+from engine.layers.attention import Attention
+from engine.layers.batch import ForwardBatch
+from engine.layers.mlp import MLP
+from engine.layers.norm import RMSNorm
+from engine.models.build import FINAL_NORM, Parts, decoder_shapes
+from engine.models.model_config import ModelConfig, RopeScaling
+from engine.models.weights import Shape
+
+_NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
+
+
+def tensor_shapes(config: ModelConfig) -> dict[str, Shape]:
+    return decoder_shapes(config, _NORMS, qk_norm=True)
+
+
+@dataclass(slots=True)
+class Gemma3Layer:
+    input_norm: RMSNorm
+    attention: Attention
+    attention_out_norm: RMSNorm
+    mlp_norm: RMSNorm
+    mlp: MLP
+    mlp_out_norm: RMSNorm
+
+    def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+        attended = self.attention(self.input_norm(x), batch, kv_pool)
+        normed, x = self.mlp_norm.add(self.attention_out_norm(attended), x)
+        return x + self.mlp_out_norm(self.mlp(normed))
+
+
+class Gemma3:
+    """Sliding layers turn by the local rope base, full ones by the global base and its scaling."""
+
+    def __init__(self, parts: Parts) -> None:
+        config = parts.config
+        assert config.rope_base_local is not None, config
+        self.config = config
+        self.kv_groups: tuple[KVGroup, ...] = parts.groups
+        full = parts.rope(config.rope_base, config.rope_scaling, config.rope_freq_divisors)
+        local = parts.rope(config.rope_base_local, RopeScaling())
+        self.embedding = parts.embedding()
+        self.layers = [
+            _layer(parts, index, full if window is None else local)
+            for index, window in enumerate(config.layer_windows)
+        ]
+        self.norm = parts.norm(FINAL_NORM)
+        self.head = parts.head()
+
+    @torch.inference_mode()
+    def forward(self, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+        x = self.embedding(batch.token_ids)
+        for layer in self.layers:
+            x = layer(x, batch, kv_pool)
+        return self.norm(x)
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.head(hidden)
+
+
+def _layer(parts: Parts, index: int, rope: Tensor) -> Gemma3Layer:
+    prefix = f"model.layers.{index}."
+    return Gemma3Layer(
+        input_norm=parts.norm(f"{prefix}input_layernorm.weight"),
+        attention=parts.attention(index, rope, qk_norm=True),
+        attention_out_norm=parts.norm(f"{prefix}post_attention_layernorm.weight"),
+        mlp_norm=parts.norm(f"{prefix}pre_feedforward_layernorm.weight"),
+        mlp=parts.mlp(index),
+        mlp_out_norm=parts.norm(f"{prefix}post_feedforward_layernorm.weight"),
+    )

@@ -1,0 +1,71 @@
+"""The llama decoder: Llama 2 and 3.x and whatever shares their layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.core.contract import KVGroup
+from engine.layers.attention import Attention
+from engine.layers.batch import ForwardBatch
+from engine.layers.mlp import MLP
+from engine.layers.norm import RMSNorm
+from engine.models.build import FINAL_NORM, Parts, decoder_shapes
+from engine.models.model_config import ModelConfig
+from engine.models.weights import Shape
+
+_NORMS = ("input_layernorm", "post_attention_layernorm")
+
+
+def tensor_shapes(config: ModelConfig) -> dict[str, Shape]:
+    return decoder_shapes(config, _NORMS, qk_norm=False)
+
+
+@dataclass(slots=True)
+class LlamaLayer:
+    input_norm: RMSNorm
+    attention: Attention
+    mlp_norm: RMSNorm
+    mlp: MLP
+
+    def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+        attended = self.attention(self.input_norm(x), batch, kv_pool)
+        normed, x = self.mlp_norm.add(attended, x)
+        return x + self.mlp(normed)
+
+
+class Llama:
+    """Pre-norm blocks, rotary positions in every layer."""
+
+    def __init__(self, parts: Parts) -> None:
+        config = parts.config
+        self.config = config
+        self.kv_groups: tuple[KVGroup, ...] = parts.groups
+        rope = parts.rope(config.rope_base, config.rope_scaling, config.rope_freq_divisors)
+        self.embedding = parts.embedding()
+        self.layers = [_layer(parts, index, rope) for index in range(config.num_layers)]
+        self.norm = parts.norm(FINAL_NORM)
+        self.head = parts.head()
+
+    @torch.inference_mode()
+    def forward(self, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+        x = self.embedding(batch.token_ids)
+        for layer in self.layers:
+            x = layer(x, batch, kv_pool)
+        return self.norm(x)
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.head(hidden)
+
+
+def _layer(parts: Parts, index: int, rope: Tensor) -> LlamaLayer:
+    prefix = f"model.layers.{index}."
+    return LlamaLayer(
+        input_norm=parts.norm(f"{prefix}input_layernorm.weight"),
+        attention=parts.attention(index, rope),
+        mlp_norm=parts.norm(f"{prefix}post_attention_layernorm.weight"),
+        mlp=parts.mlp(index),
+    )
