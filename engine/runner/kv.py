@@ -17,6 +17,8 @@ from engine.models.model_config import ModelConfig
 _CPU_SHARE = 0.15
 """Share of the free memory that pages take on a CPU when nothing is said."""
 _CPU_BYTES_MAX = 4 * 2**30
+_STEPS_IN_FLIGHT = 2
+"""A window's pages are held until the oldest launched step is collected."""
 
 
 def page_bytes(model: ModelConfig, groups: tuple[KVGroup, ...], dtype: torch.dtype) -> int:
@@ -26,14 +28,15 @@ def page_bytes(model: ModelConfig, groups: tuple[KVGroup, ...], dtype: torch.dty
 
 
 def pages_of_longest(config: ResolvedConfig, groups: tuple[KVGroup, ...]) -> int:
-    """Pages that one request of max_model_len holds at most. A window's pages come on top of those that
-    a whole step's tokens need."""
+    """Pages that one request of max_model_len holds at most: in a windowed group those between the oldest
+    position that a step in flight sees and the newest that one writes."""
 
     def of_group(group: KVGroup) -> int:
         everything = -(-config.max_model_len // BLOCK_SIZE)
         if group.window is None:
             return everything
-        return min(everything, -(-(group.window + config.max_num_batched_tokens) // BLOCK_SIZE) + 1)
+        span = group.window - 1 + _STEPS_IN_FLIGHT * config.max_num_batched_tokens
+        return min(everything, -(-span // BLOCK_SIZE) + 1)
 
     return sum(of_group(group) for group in groups)
 

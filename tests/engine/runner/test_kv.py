@@ -28,15 +28,15 @@ def test_page_bytes() -> None:
 
 
 def test_longest_request_holds_all_global_pages_and_a_window_of_local_ones() -> None:
-    # 256 positions: 16 global pages; 20 + 32 tokens: 4 local pages and one that is half behind the window.
-    assert kv.pages_of_longest(_config(), GROUPS) == 16 + 5
+    # 256 positions: 16 global pages; 19 + 2 · 32 tokens: 6 local pages and one that is half behind the window.
+    assert kv.pages_of_longest(_config(), GROUPS) == 16 + 7
     wide = (GROUPS[0], dataclasses.replace(GROUPS[1], window=10_000))
     assert kv.pages_of_longest(_config(), wide) == 32
 
 
 def test_pool_follows_memory_up_to_what_all_rows_can_use() -> None:
     assert kv.layout_for(_config(), toy_config(), GROUPS, 50 * PAGE_BYTES + 7).num_blocks == 50
-    assert kv.layout_for(_config(), toy_config(), GROUPS, 10**12).num_blocks == 4 * 21
+    assert kv.layout_for(_config(), toy_config(), GROUPS, 10**12).num_blocks == 4 * 23
 
 
 def test_settings_win_over_memory() -> None:
@@ -47,8 +47,8 @@ def test_settings_win_over_memory() -> None:
 
 
 def test_a_pool_too_small_for_the_longest_request_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"max_model_len \(256\) needs 21 KV pages .* only 20 fit"):
-        kv.layout_for(_config(), toy_config(), GROUPS, 21 * PAGE_BYTES - 1)
+    with pytest.raises(ConfigError, match=r"max_model_len \(256\) needs 23 KV pages .* only 22 fit"):
+        kv.layout_for(_config(), toy_config(), GROUPS, 23 * PAGE_BYTES - 1)
 
 
 def test_allocated_pool_has_the_stated_layout() -> None:
