@@ -92,6 +92,13 @@ def paged_attention(
             mask = _chunk_mask(end - first, length, key_start, window, q.device)
             out[first:end] = _attend_chunk(q[first:end], keys, values, mask, scale, soft_cap)
     for bucket in _length_buckets(singles, lens, window):
+        if len(bucket) == 1:
+            row, length = bucket[0], lens[bucket[0]]
+            keys, values, key_start = _gather_row(kv, block_table, row, length, 1, window)
+            hidden = 0 if window is None else max(0, length - window - key_start)
+            visible = (q[starts[row]], keys[:, hidden:], values[:, hidden:])
+            out[starts[row]] = _attend_one(*visible, scale, soft_cap)
+            continue
         tokens = torch.tensor([starts[row] for row in bucket], device=q.device)
         rows = torch.tensor(bucket, device=q.device)
         out[tokens] = _attend_singles(
@@ -186,6 +193,13 @@ def _attend_chunk(
         packed, keys[:, None].expand(spread), values[:, None].expand(spread), mask, scale, soft_cap
     )
     return out.permute(2, 0, 1, 3).reshape(num_queries, num_heads, dim)
+
+
+def _attend_one(q: Tensor, keys: Tensor, values: Tensor, scale: float, soft_cap: float | None) -> Tensor:
+    """One query [Hq, D] that sees all of keys [Hk, S, D]: a group's heads are its queries. Returns [Hq, D]."""
+    packed = q.view(keys.shape[0], -1, q.shape[1])
+    everything = torch.ones(1, 1, 1, dtype=torch.bool, device=q.device)
+    return _softmax_attention(packed, keys, values, everything, scale, soft_cap).view(q.shape)
 
 
 def _length_buckets(rows: list[int], lens: list[int], window: int | None) -> list[list[int]]:
