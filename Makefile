@@ -1,0 +1,48 @@
+# install · run · check · test · bench · sim: the same commands here and in CI. Needs python3 (3.11 or newer) and nothing running.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PINS := pyproject.toml constraints.txt
+JOBS ?= $(shell nproc)
+
+.PHONY: install run check test bench sim clean
+
+install: $(VENV)/.with-dev
+
+run: $(VENV)/.with-demo
+	@$(BIN)/tollway up $(ARGS)
+
+check: $(VENV)/.with-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/tidy
+
+# A torch thread per test worker: more would only take the cores from each other.
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --ignore tests/tidy tests
+
+bench: $(VENV)/.with-dev
+	$(BIN)/python -m engine bench $(ARGS)
+
+sim: $(VENV)/.with-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/sim $(ARGS)
+
+clean:
+	rm -rf $(VENV)
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps make a second call quick; a changed pin or extra installs again.
+$(VENV)/.with-demo: $(PINS) | $(BIN)/python
+	@echo "Installing into $(VENV); the first time takes a few minutes."
+	$(BIN)/pip install --quiet --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo]'
+	@touch $@
+
+$(VENV)/.with-dev: $(PINS) | $(BIN)/python
+	@echo "Installing into $(VENV); the first time takes a few minutes."
+	$(BIN)/pip install --quiet --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
+	@touch $@ $(VENV)/.with-demo
