@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NewType
 
 from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -25,6 +26,7 @@ from sqlalchemy.orm import DeclarativeBase
 
 __all__ = [
     "APP_ROLE",
+    "DATABASE_ERRORS",
     "Base",
     "Database",
     "ReadSession",
@@ -55,6 +57,9 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 # Class 08 (connection), 57P0x (shutdown, crash, not yet accepting) and 53300 (too many connections).
 _UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})
 _SERIALIZATION_STATES = frozenset({"40001", "40P01"})
+
+DATABASE_ERRORS = (SQLAlchemyError, OSError, TimeoutError)
+"""What a transaction may raise. `is_unavailable` and `is_serialization_failure` tell which kind it was."""
 
 ReadSession = NewType("ReadSession", AsyncSession)
 """A session whose transaction is READ ONLY."""
@@ -144,7 +149,7 @@ def is_serialization_failure(error: BaseException) -> bool:
 
 def is_unavailable(error: BaseException) -> bool:
     """The server is away, going away, or full: nothing is wrong with what was asked of it."""
-    if isinstance(error, OSError | TimeoutError):
+    if isinstance(error, OSError | TimeoutError | PoolTimeout):
         return True
     if not isinstance(error, DBAPIError):
         return False

@@ -127,3 +127,17 @@ END $$;
 
 CREATE CONSTRAINT TRIGGER require_price_of_route AFTER INSERT OR UPDATE ON route
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.published) EXECUTE FUNCTION require_price_of_route();
+
+-- A zone that cannot be read would stop every reservation under the budget.
+CREATE FUNCTION require_known_zone() RETURNS trigger
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_timezone_names WHERE name = NEW.zone) THEN
+        RAISE EXCEPTION 'budget %: unknown time zone %', NEW.id, NEW.zone
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'ck_budget_zone';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER require_known_zone BEFORE INSERT OR UPDATE OF zone ON budget
+FOR EACH ROW WHEN (NEW.zone <> 'UTC') EXECUTE FUNCTION require_known_zone();

@@ -102,6 +102,7 @@ CREATE TABLE hold (
     price_output_id BIGINT NOT NULL,
     max_prompt_tokens BIGINT NOT NULL,
     max_output_tokens BIGINT NOT NULL,
+    estimated_prompt_tokens BIGINT NOT NULL,
     amount_nanousd BIGINT NOT NULL,
     takes JSONB NOT NULL,
     reserved_at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -471,8 +472,7 @@ CREATE TABLE budget_period (
     held_nanousd BIGINT DEFAULT 0 NOT NULL,
     spent_nanousd BIGINT DEFAULT 0 NOT NULL,
     CONSTRAINT pk_budget_period PRIMARY KEY (budget_id, period_key),
-    CONSTRAINT ck_budget_period_held_not_negative CHECK (held_nanousd >= 0),
-    CONSTRAINT fk_budget_period_budget_id_budget FOREIGN KEY(budget_id) REFERENCES budget (id)
+    CONSTRAINT ck_budget_period_held_not_negative CHECK (held_nanousd >= 0)
 )
  WITH (fillfactor = 50);
 

@@ -40,6 +40,7 @@ BROAD_EXCEPT_HOMES = (
     "gateway/http/",
     "gateway/pool/supervisor.py",
     "gateway/worker.py",
+    "gateway/ledger/batcher.py",
     "engine/server/",
     "engine/process.py",
     "engine/core/loop.py",
@@ -142,7 +143,7 @@ def _is_float(node: ast.AST) -> bool:
 def _is_duration(source: Source, node: ast.AST) -> bool:
     """A float on a line that names a duration (`…_s`), a rate or a clock is no money."""
     line = source.path.read_text(encoding="utf-8").splitlines()[node.lineno - 1]  # type: ignore[attr-defined]  # an expression node
-    return re.search(r"\w+_s\b|_ms\b|monotonic", line) is not None
+    return re.search(r"\w+_s\b|_ms\b|monotonic", line, re.IGNORECASE) is not None
 
 
 def _name(source: Source) -> str:

@@ -62,7 +62,8 @@ class Budget(Base):
 class BudgetPeriod(Base):
     """What one budget holds and has spent in one period. Made by the first reserve that needs it.
 
-    There is no check on the sum: the limit is enforced only in reserve's decision, under this row's lock.
+    There is no check on the sum: the limit is enforced only in reserve's decision, under this row's lock. There is
+    no foreign key either: a budget may be deleted, what was counted under it stays.
     """
 
     __tablename__ = "budget_period"
@@ -71,7 +72,7 @@ class BudgetPeriod(Base):
         {"postgresql_with": {"fillfactor": "50"}},
     )
 
-    budget_id: Mapped[str] = mapped_column(ForeignKey("budget.id"), primary_key=True)
+    budget_id: Mapped[str] = mapped_column(primary_key=True)
     period_key: Mapped[str] = mapped_column(primary_key=True)
     held_nanousd: Mapped[int] = mapped_column(server_default=_ZERO)
     spent_nanousd: Mapped[int] = mapped_column(server_default=_ZERO)
@@ -107,6 +108,8 @@ class Hold(Base):
     price_output_id: Mapped[int]
     max_prompt_tokens: Mapped[int]
     max_output_tokens: Mapped[int]
+    # Charged if the engine's own figure is lost for good.
+    estimated_prompt_tokens: Mapped[int]
     amount_nanousd: Mapped[int]
     takes: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
     reserved_at: Mapped[datetime]

@@ -1,0 +1,50 @@
+"""Whether Postgres is away, since when, and who may go on without it.
+
+Tenants without a hard budget go on for a grace time; their requests are charged when the server is back. Everybody
+else is refused at once: a limit that cannot be looked up cannot be kept. The hard budgets are those of the last look,
+which is at most a second older than the outage.
+"""
+
+from collections.abc import Iterable
+
+from gateway.clock import Clock
+from gateway.ledger.types import Reservation
+from gateway.obs.logging import get_logger
+
+__all__ = ["Outage"]
+
+
+class Outage:
+    def __init__(self, clock: Clock, grace_s: float) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._since_s: float | None = None
+        self._hard_scopes: frozenset[tuple[str | None, str | None]] | None = None
+        self._log = get_logger(__name__)
+
+    @property
+    def is_active(self) -> bool:
+        return self._since_s is not None
+
+    def begin(self, error: BaseException) -> None:
+        """Noticed by whoever met it; only the first notice counts."""
+        if self._since_s is None:
+            self._since_s = self._clock.monotonic()
+            self._log.error("ledger_outage_began", error=str(error))
+
+    def end(self) -> None:
+        if self._since_s is not None:
+            self._log.warning("ledger_outage_ended", lasted_s=self._clock.monotonic() - self._since_s)
+            self._since_s = None
+
+    def remember_hard_scopes(self, scopes: Iterable[tuple[str | None, str | None]]) -> None:
+        """(tenant, key) of every hard budget; (None, None) is the organisation's."""
+        self._hard_scopes = frozenset(scopes)
+
+    def may_go_on(self, reservation: Reservation) -> bool:
+        if self._since_s is None or self._hard_scopes is None:
+            return False
+        if self._clock.monotonic() - self._since_s > self._grace_s:
+            return False
+        tenant, key = reservation.tenant_id, reservation.key_id
+        return self._hard_scopes.isdisjoint({(None, None), (tenant, None), (tenant, key)})

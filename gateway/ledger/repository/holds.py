@@ -1,0 +1,144 @@
+"""Holds: written by reserve, found again by whoever settles a request whose gateway is gone."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row, text
+
+from gateway.db import WriteConnection
+from gateway.ids import KeyId, PoolId, RequestId, RouteId, TenantId
+from gateway.ledger import models
+from gateway.ledger.repository.rows import insert_recordset
+from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
+
+__all__ = ["delete_holds", "holds_of", "insert_holds", "orphaned_holds", "takes_from_json"]
+
+_INSERT = text(
+    f"""
+    WITH held AS (
+        UPDATE budget_period row SET held_nanousd = row.held_nanousd + change.held
+        FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]))
+            AS change (budget_id, period_key, held)
+        WHERE row.budget_id = change.budget_id AND row.period_key = change.period_key
+    )
+    {insert_recordset(models.Hold, "holds")}
+    """
+)
+_DELETE = text("DELETE FROM hold WHERE request_id = ANY(CAST(:request_ids AS text[])) RETURNING takes")
+_COLUMNS = """
+    h.request_id, h.tenant_id, h.key_id, h.served_model, h.route_id, h.pool_id, h.endpoint, h.is_stream,
+    h.request_class, h.user_ref, h.client_retry_count, h.max_prompt_tokens, h.max_output_tokens,
+    h.estimated_prompt_tokens, h.amount_nanousd, h.takes, h.reserved_at, h.expires_at,
+    h.price_input_id, h.price_cached_input_id, h.price_output_id,
+    pi.nanousd_per_token AS price_input, pc.nanousd_per_token AS price_cached, po.nanousd_per_token AS price_output
+    FROM hold h
+    JOIN price pi ON pi.id = h.price_input_id
+    JOIN price pc ON pc.id = h.price_cached_input_id
+    JOIN price po ON po.id = h.price_output_id
+"""
+_HOLDS_OF = text(f"SELECT {_COLUMNS} WHERE h.request_id = ANY(CAST(:request_ids AS text[]))")
+_ORPHANED = text(
+    f"""
+    SELECT {_COLUMNS}
+    LEFT JOIN gateway_instance g ON g.instance_id = h.instance_id
+    WHERE g.instance_id IS NULL OR g.stopped_at IS NOT NULL OR h.expires_at < now()
+        OR g.heartbeat_at < now() - make_interval(secs => :silent_s)
+    ORDER BY h.reserved_at LIMIT :limit
+    """
+)
+
+
+async def insert_holds(
+    connection: WriteConnection, instance_id: str, holds: Sequence[Hold], held: Mapping[BudgetKey, int]
+) -> None:
+    """The holds and what they take from their budget rows, which are locked: one statement."""
+    await connection.execute(
+        _INSERT,
+        {
+            "budget_ids": [key.budget_id for key in held],
+            "period_keys": [key.period_key for key in held],
+            "held": list(held.values()),
+            "holds": msgspec.json.encode([_row(instance_id, hold) for hold in holds]).decode(),
+        },
+    )
+
+
+async def delete_holds(
+    connection: WriteConnection, request_ids: Collection[RequestId]
+) -> list[tuple[Take, ...]]:
+    """Remove holds that nobody uses; what each of them took is for the caller to give back."""
+    rows = await connection.execute(_DELETE, {"request_ids": sorted(request_ids)})
+    return [takes_from_json(row[0]) for row in rows]
+
+
+async def holds_of(connection: WriteConnection, request_ids: Collection[RequestId]) -> dict[RequestId, Hold]:
+    rows = await connection.execute(_HOLDS_OF, {"request_ids": list(request_ids)})
+    return {RequestId(row.request_id): _hold(row) for row in rows}
+
+
+async def orphaned_holds(connection: WriteConnection, silent_s: float, limit: int) -> list[Hold]:
+    """Holds whose gateway run has ended, has been silent for `silent_s` by the database's clock, or that expired."""
+    rows = await connection.execute(_ORPHANED, {"silent_s": silent_s, "limit": limit})
+    return [_hold(row) for row in rows]
+
+
+def takes_from_json(document: object) -> tuple[Take, ...]:
+    return msgspec.convert(document, type=tuple[Take, ...])
+
+
+def _row(instance_id: str, hold: Hold) -> dict[str, Any]:
+    asked = hold.reservation
+    return {
+        "request_id": asked.request_id,
+        "instance_id": instance_id,
+        "tenant_id": asked.tenant_id,
+        "key_id": asked.key_id,
+        "user_ref": asked.user_ref,
+        "served_model": asked.served_model,
+        "route_id": asked.route_id,
+        "pool_id": asked.pool_id,
+        "endpoint": asked.endpoint,
+        "request_class": asked.request_class,
+        "is_stream": asked.is_stream,
+        "client_retry_count": asked.client_retry_count,
+        "price_input_id": asked.prices.input_id,
+        "price_cached_input_id": asked.prices.cached_input_id,
+        "price_output_id": asked.prices.output_id,
+        "max_prompt_tokens": asked.max_prompt_tokens,
+        "max_output_tokens": asked.max_output_tokens,
+        "estimated_prompt_tokens": asked.fallback_prompt_tokens,
+        "amount_nanousd": hold.amount_nanousd,
+        "takes": hold.takes,
+        "reserved_at": hold.reserved_at,
+        "expires_at": hold.expires_at,
+    }
+
+
+def _hold(row: Row[Any]) -> Hold:
+    prices = Prices(
+        input_id=row.price_input_id,
+        cached_input_id=row.price_cached_input_id,
+        output_id=row.price_output_id,
+        input_nanousd=row.price_input,
+        cached_input_nanousd=row.price_cached,
+        output_nanousd=row.price_output,
+    )
+    asked = Reservation(
+        request_id=RequestId(row.request_id),
+        tenant_id=TenantId(row.tenant_id),
+        key_id=KeyId(row.key_id),
+        served_model=row.served_model,
+        route_id=RouteId(row.route_id),
+        pool_id=PoolId(row.pool_id),
+        endpoint=row.endpoint,
+        prices=prices,
+        max_prompt_tokens=row.max_prompt_tokens,
+        max_output_tokens=row.max_output_tokens,
+        is_stream=row.is_stream,
+        request_class=row.request_class,
+        user_ref=row.user_ref,
+        client_retry_count=row.client_retry_count,
+        estimated_prompt_tokens=row.estimated_prompt_tokens,
+    )
+    return Hold(asked, row.amount_nanousd, takes_from_json(row.takes), row.reserved_at, row.expires_at)

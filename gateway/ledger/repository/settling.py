@@ -1,0 +1,228 @@
+"""Settling: the once-only guard, the event, its attempts and the outbox row, for a whole batch.
+
+The guard is the insert into `settled_request`; whoever inserts the row may charge, nobody else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import text
+
+from gateway.db import WriteConnection
+from gateway.ids import RequestId
+from gateway.ledger.models import Attempt, UsageEvent
+from gateway.ledger.repository.holds import takes_from_json
+from gateway.ledger.repository.rows import insert_recordset
+from gateway.ledger.types import Charge, Prices, Settlement, Take, Timings
+
+__all__ = [
+    "EventRow",
+    "SettledFact",
+    "attempt_rows",
+    "claim",
+    "ensure_partition",
+    "event_row",
+    "lock_provisional",
+    "mark_corrected",
+    "month_of",
+    "write_events",
+]
+
+_CLAIM = text(
+    """
+    WITH fresh AS (
+        INSERT INTO settled_request (request_id, tenant_id, event_id, occurred_at, is_provisional)
+        SELECT * FROM unnest(CAST(:request_ids AS text[]), CAST(:tenant_ids AS text[]),
+            CAST(:event_ids AS uuid[]), CAST(:occurred_ats AS timestamptz[]), CAST(:provisional AS boolean[]))
+        ON CONFLICT DO NOTHING RETURNING request_id
+    ), gone AS (
+        DELETE FROM hold h USING fresh f WHERE h.request_id = f.request_id RETURNING h.request_id, h.takes
+    )
+    SELECT f.request_id, g.takes FROM fresh f LEFT JOIN gone g USING (request_id)
+    """
+)
+_WRITE = text(
+    f"""
+    WITH event AS ({insert_recordset(UsageEvent, "events", skip=("recorded_at",))}),
+    attempts AS ({insert_recordset(Attempt, "attempts", skip=("recorded_at",))})
+    INSERT INTO outbox (topic, tenant_id, payload)
+    SELECT 'usage', e.tenant_id, jsonb_build_object('occurred_at', e.occurred_at, 'event_id', e.event_id)
+    FROM json_populate_recordset(CAST(NULL AS usage_event), CAST(:events AS json)) e
+    """
+)
+_PROVISIONAL = text(
+    """
+    SELECT s.event_id, s.occurred_at, e.prompt_uncached_tokens, e.prompt_cached_tokens, e.completion_tokens,
+        e.reasoning_tokens, e.input_nanousd, e.cached_input_nanousd, e.output_nanousd
+    FROM settled_request s
+    JOIN usage_event e ON e.occurred_at = s.occurred_at AND e.event_id = s.event_id
+    WHERE s.request_id = :request_id AND s.is_provisional
+    FOR UPDATE OF s
+    """
+)
+_CORRECTED = text("UPDATE settled_request SET is_provisional = false WHERE request_id = :request_id")
+
+EventRow = dict[str, Any]
+"""One row of usage_event, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledFact:
+    """What a provisional settlement charged."""
+
+    event_id: UUID
+    charge: Charge
+    reasoning_tokens: int
+
+
+async def claim(
+    connection: WriteConnection, events: Sequence[EventRow], provisional: Sequence[bool]
+) -> dict[RequestId, tuple[Take, ...] | None]:
+    """Pass the guard and remove the holds. In the result: only requests that nobody had settled; with what their
+    hold took, or None where the hold is gone. `events` come sorted by request id, so that two batches with common
+    requests wait for each other in one order."""
+    rows = await connection.execute(
+        _CLAIM,
+        {
+            "request_ids": [event["request_id"] for event in events],
+            "tenant_ids": [event["tenant_id"] for event in events],
+            "event_ids": [event["event_id"] for event in events],
+            "occurred_ats": [event["occurred_at"] for event in events],
+            "provisional": list(provisional),
+        },
+    )
+    return {RequestId(row[0]): None if row[1] is None else takes_from_json(row[1]) for row in rows}
+
+
+async def write_events(
+    connection: WriteConnection, events: Sequence[EventRow], attempts: Sequence[Mapping[str, Any]]
+) -> None:
+    await connection.execute(
+        _WRITE,
+        {
+            "events": msgspec.json.encode(events).decode(),
+            "attempts": msgspec.json.encode(attempts).decode(),
+        },
+    )
+
+
+async def lock_provisional(connection: WriteConnection, request_id: RequestId) -> SettledFact | None:
+    """What was charged provisionally, or None if the request is settled for good."""
+    row = (await connection.execute(_PROVISIONAL, {"request_id": request_id})).one_or_none()
+    if row is None:
+        return None
+    charge = Charge(
+        prompt_uncached_tokens=row.prompt_uncached_tokens,
+        prompt_cached_tokens=row.prompt_cached_tokens,
+        completion_tokens=row.completion_tokens,
+        input_nanousd=row.input_nanousd,
+        cached_input_nanousd=row.cached_input_nanousd,
+        output_nanousd=row.output_nanousd,
+    )
+    return SettledFact(row.event_id, charge, row.reasoning_tokens)
+
+
+async def mark_corrected(connection: WriteConnection, request_id: RequestId) -> None:
+    await connection.execute(_CORRECTED, {"request_id": request_id})
+
+
+async def ensure_partition(connection: WriteConnection, month: date, months: int = 1) -> int:
+    """The partitions from `month` on exist when this returns; how many of them were made."""
+    result = await connection.execute(
+        text("SELECT ensure_usage_partitions(:month, :months)"), {"month": month, "months": months}
+    )
+    return int(result.scalar_one())
+
+
+def event_row(
+    settlement: Settlement, event_id: UUID, charge: Charge, reasoning_tokens: int, corrects: UUID | None
+) -> EventRow:
+    """The columns of `usage_event` for a settlement, or for the signed difference that corrects one."""
+    asked, timings = settlement.hold.reservation, settlement.timings
+    over_hold = 0 if corrects else max(0, charge.amount_nanousd - settlement.hold.amount_nanousd)
+    return {
+        "occurred_at": settlement.occurred_at,
+        "event_id": event_id,
+        "request_id": asked.request_id,
+        "tenant_id": asked.tenant_id,
+        "key_id": asked.key_id,
+        "user_ref": asked.user_ref,
+        "served_model": asked.served_model,
+        "route_id": asked.route_id,
+        "pool_id": asked.pool_id,
+        "endpoint": asked.endpoint,
+        "request_class": asked.request_class,
+        "is_stream": asked.is_stream,
+        "status": settlement.status,
+        "error_code": settlement.error_code,
+        "client_retry_count": asked.client_retry_count,
+        "over_hold_nanousd": over_hold,
+        "corrects": corrects,
+        **_charge_columns(charge, reasoning_tokens),
+        **_price_columns(asked.prices),
+        **_timing_columns(timings),
+    }
+
+
+def attempt_rows(settlement: Settlement) -> list[dict[str, Any]]:
+    """The columns of `attempt`; nothing for assumptions."""
+    if settlement.is_provisional:
+        return []
+    asked = settlement.hold.reservation
+    return [
+        {
+            "request_id": asked.request_id,
+            "tenant_id": asked.tenant_id,
+            "attempt": record.attempt,
+            "replica_id": record.replica_id,
+            "engine_epoch": record.engine_epoch,
+            "prompt_tokens": record.prompt_tokens,
+            "cached_tokens": record.cached_tokens,
+            "completion_tokens": record.completion_tokens,
+            "overrun_tokens": record.overrun_tokens,
+            "billed_prompt_tokens": record.billed_prompt_tokens,
+            "billed_completion_tokens": record.billed_completion_tokens,
+            "unbilled_reason": record.unbilled_reason,
+            "resumed_from": record.resumed_from,
+            "finish_reason": record.finish_reason,
+        }
+        for record in settlement.attempts
+    ]
+
+
+def month_of(at: datetime) -> date:
+    return at.astimezone(UTC).date().replace(day=1)
+
+
+def _charge_columns(charge: Charge, reasoning_tokens: int) -> EventRow:
+    return {
+        "prompt_uncached_tokens": charge.prompt_uncached_tokens,
+        "prompt_cached_tokens": charge.prompt_cached_tokens,
+        "completion_tokens": charge.completion_tokens,
+        "reasoning_tokens": reasoning_tokens,
+        "input_nanousd": charge.input_nanousd,
+        "cached_input_nanousd": charge.cached_input_nanousd,
+        "output_nanousd": charge.output_nanousd,
+        "amount_nanousd": charge.amount_nanousd,
+    }
+
+
+def _price_columns(prices: Prices) -> EventRow:
+    return {
+        "price_input_id": prices.input_id,
+        "price_cached_input_id": prices.cached_input_id,
+        "price_output_id": prices.output_id,
+    }
+
+
+def _timing_columns(timings: Timings) -> EventRow:
+    return {
+        "queue_ms": timings.queue_ms,
+        "ttft_ms": timings.ttft_ms,
+        "e2e_ms": timings.e2e_ms,
+        "tpot_us": timings.tpot_us,
+    }

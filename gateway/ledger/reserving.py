@@ -1,0 +1,189 @@
+"""Reserve: a batch of reservations decided against locked budget rows, and the loop that feeds it.
+
+A reservation whose caller has left (deadline, disconnect) and that commits all the same is discarded again. It does
+not know how requests are answered, only that a hold or an error is due before a deadline.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gateway.clock import Clock
+from gateway.db import DATABASE_ERRORS, Database, WriteConnection
+from gateway.ids import RequestId
+from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_batch, serve
+from gateway.ledger.decide import Ask, BudgetRow, decide
+from gateway.ledger.errors import BudgetExceeded, LedgerUnavailable, ReservationFailed
+from gateway.ledger.outage import Outage
+from gateway.ledger.pricing import upper_bound_nanousd
+from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows
+from gateway.ledger.repository.holds import insert_holds
+from gateway.ledger.types import BudgetKey, Hold, Reservation, Take
+from gateway.obs.logging import get_logger
+from gateway.obs.metrics import Metrics
+
+__all__ = ["Reserver"]
+
+BATCH_MAX = 256
+QUEUE_MAX = 4096
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    reservation: Reservation
+    amount_nanousd: int
+    reply: "asyncio.Future[Hold]"
+    is_abandoned: bool = False
+
+
+class Reserver:
+    """Owns the reserve batcher of a process. `discard` is given requests whose hold nobody will use."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        instance_id: str,
+        clock: Clock,
+        metrics: Metrics,
+        outage: Outage,
+        timeout_s: float,
+        hold_ttl_s: float,
+        discard: Callable[[RequestId], None],
+    ) -> None:
+        self._database = database
+        self._instance_id = instance_id
+        self._clock = clock
+        self._metrics = metrics
+        self._outage = outage
+        self._timeout_s = timeout_s
+        self._hold_ttl = timedelta(seconds=hold_ttl_s)
+        self._discard = discard
+        self._queue: BatchQueue[_Asked] = BatchQueue(capacity=QUEUE_MAX, batch_max=BATCH_MAX)
+        self._log = get_logger(__name__)
+
+    async def reserve(self, reservation: Reservation) -> Hold:
+        """A committed hold, or BudgetExceeded, or LedgerUnavailable at the deadline."""
+        reply: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
+        asked = _Asked(reservation, upper_bound_nanousd(reservation), reply)
+        try:
+            self._queue.put_nowait(asked)
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.shield(reply)
+        except QueueFull:
+            raise LedgerUnavailable from None
+        except (CommitUnknown, *DATABASE_ERRORS) as error:
+            self._abandon(asked)
+            return self._without_database(asked, error)
+        except asyncio.CancelledError:
+            self._abandon(asked)
+            raise
+
+    async def run(self) -> None:
+        await serve(self._queue, self._commit, self._give_up, self._log)
+
+    def close(self) -> None:
+        """Admit nothing more; `run` ends when what waits is committed."""
+        self._queue.close()
+
+    async def _commit(self, batch: list[_Asked]) -> None:
+        wanted = [asked for asked in batch if not asked.is_abandoned]
+        if not wanted:
+            return
+        started_s = self._clock.monotonic()
+        try:
+            results = await commit_batch(self._database, wanted, self._apply)
+        except (CommitUnknown, *DATABASE_ERRORS) as error:
+            self._outage.begin(error)
+            if isinstance(error, CommitUnknown):
+                for asked in wanted:
+                    self._discard(asked.reservation.request_id)
+            self._give_up(wanted, error)
+            return
+        self._outage.end()
+        self._metrics.ledger_commit_seconds.labels("reserve").observe(self._clock.monotonic() - started_s)
+        self._metrics.ledger_batch_size.labels("reserve").observe(len(wanted))
+        for asked, result in zip(wanted, results, strict=True):
+            self._answer(asked, result)
+
+    async def _apply(
+        self, connection: WriteConnection, batch: Sequence[_Asked]
+    ) -> Sequence[Hold | BudgetRow]:
+        limits = await limits_of(
+            connection,
+            {asked.reservation.tenant_id for asked in batch},
+            {asked.reservation.key_id for asked in batch},
+        )
+        now = self._clock.now()
+        keyed = {limit.key_at(now): limit for limit in limits}
+        asks = [Ask(asked.amount_nanousd, _keys_of(asked.reservation, keyed)) for asked in batch]
+        decision = decide(await _locked_rows(connection, keyed, asks), asks)
+        results = [
+            refusal or self._hold(asked, ask.keys)
+            for asked, ask, refusal in zip(batch, asks, decision.refused_by, strict=True)
+        ]
+        holds = [result for result in results if isinstance(result, Hold)]
+        if holds:
+            await insert_holds(connection, self._instance_id, holds, decision.held_nanousd)
+        return results
+
+    def _hold(self, asked: _Asked, keys: tuple[BudgetKey, ...], is_recorded: bool = True) -> Hold:
+        now = self._clock.now()
+        takes = tuple(Take(key.budget_id, key.period_key, asked.amount_nanousd) for key in keys)
+        return Hold(
+            asked.reservation, asked.amount_nanousd, takes, now, now + self._hold_ttl, is_recorded=is_recorded
+        )
+
+    def _answer(self, asked: _Asked, result: Hold | BudgetRow | Exception) -> None:
+        if asked.is_abandoned:
+            outcome = "abandoned"
+            if isinstance(result, Hold):
+                self._discard(asked.reservation.request_id)
+        elif isinstance(result, Hold):
+            outcome = "ok"
+            asked.reply.set_result(result)
+        elif isinstance(result, BudgetRow):
+            outcome = "refused"
+            asked.reply.set_exception(BudgetExceeded(result.scope))
+        else:
+            outcome = "failed"
+            self._log.error("reserve_failed", request_id=asked.reservation.request_id, error=str(result))
+            asked.reply.set_exception(ReservationFailed(asked.reservation.request_id))
+        self._metrics.ledger_operations.labels("reserve", outcome).inc()
+
+    def _give_up(self, batch: list[_Asked], error: Exception) -> None:
+        for asked in batch:
+            if not asked.reply.done() and not asked.is_abandoned:
+                asked.reply.set_exception(error)
+
+    def _abandon(self, asked: _Asked) -> None:
+        """The caller is gone: nobody would settle a hold that exists or is about to."""
+        asked.is_abandoned = True
+        if asked.reply.done() and asked.reply.exception() is None:
+            self._discard(asked.reservation.request_id)
+
+    def _without_database(self, asked: _Asked, error: BaseException) -> Hold:
+        if not self._outage.may_go_on(asked.reservation):
+            self._metrics.ledger_operations.labels("reserve", "unavailable").inc()
+            raise LedgerUnavailable from error
+        self._metrics.ledger_operations.labels("reserve", "unrecorded").inc()
+        return self._hold(asked, (), is_recorded=False)
+
+
+async def _locked_rows(
+    connection: WriteConnection, limits: Mapping[BudgetKey, BudgetLimit], asks: Sequence[Ask]
+) -> dict[BudgetKey, BudgetRow]:
+    keys = {key for ask in asks for key in ask.keys}
+    if not keys:
+        return {}
+    counts = await lock_rows(connection, keys)
+    if missing := keys - counts.keys():  # the first reservation of a period
+        await create_rows(connection, missing)
+        counts |= await lock_rows(connection, missing)
+    return {key: limits[key].row(key, counts[key]) for key in keys}
+
+
+def _keys_of(reservation: Reservation, limits: Mapping[BudgetKey, BudgetLimit]) -> tuple[BudgetKey, ...]:
+    tenant_id, key_id = reservation.tenant_id, reservation.key_id
+    return tuple(sorted(key for key, limit in limits.items() if limit.covers(tenant_id, key_id)))

@@ -1,0 +1,178 @@
+"""`Ledger`: what the request path knows of the money. Reserve before an engine sees the request, settle after.
+
+Owns the two batchers of a process, their connections, its spool and its heartbeat. `settle` and `release` never
+await, so a cancelled request path can call them; they outlive the request and are flushed by `drain`. It does not
+know HTTP, routes or engines.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from gateway.clock import Clock
+from gateway.db import DATABASE_ERRORS, Database
+from gateway.ids import GatewayId, IdSource, RequestId
+from gateway.ledger.errors import DuplicateSettlement
+from gateway.ledger.outage import Outage
+from gateway.ledger.repository.budgets import budgets_revision, hard_scopes
+from gateway.ledger.repository.instances import beat, mark_stopped
+from gateway.ledger.reserving import Reserver
+from gateway.ledger.settler import Settler
+from gateway.ledger.settling import SettleBatch
+from gateway.ledger.spool import Spool
+from gateway.ledger.types import Hold, Reservation, Settlement, SettlementStatus
+from gateway.obs.logging import get_logger
+from gateway.obs.metrics import Metrics
+from gateway.settings import LedgerSettings
+
+__all__ = ["HEARTBEAT_SILENCE_S", "Ledger"]
+
+HEARTBEAT_INTERVAL_S = 1.0
+REPLAY_INTERVAL_S = 0.5
+HEARTBEAT_SILENCE_S = 30.0
+"""A run that has been silent for this long by the database's clock is taken for dead."""
+
+
+class Ledger:
+    """Make it inside a running loop, `await start()`, and `await drain()` at the end."""
+
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        gateway_id: GatewayId,
+        settings: LedgerSettings,
+        clock: Clock,
+        ids: IdSource,
+        metrics: Metrics,
+    ) -> None:
+        self._gateway_id = gateway_id
+        self._instance_id = ids.new("run")
+        self._clock = clock
+        self._metrics = metrics
+        self._reserve_database = Database(database_url, name="tollway-reserve", pool_size=1)
+        self._settle_database = Database(database_url, name="tollway-settle", pool_size=2)
+        self._spool = Spool(settings.spool_dir, gateway_id)
+        self._outage = Outage(clock, settings.outage_grace_s)
+        self._settler = Settler(
+            self._settle_database,
+            SettleBatch(ids),
+            self._spool,
+            clock=clock,
+            metrics=metrics,
+            outage=self._outage,
+        )
+        self._reserver = Reserver(
+            self._reserve_database,
+            instance_id=self._instance_id,
+            clock=clock,
+            metrics=metrics,
+            outage=self._outage,
+            timeout_s=settings.reserve_timeout_s,
+            hold_ttl_s=settings.hold_ttl_s,
+            discard=self._settler.discard,
+        )
+        self._open: dict[RequestId, Hold] = {}
+        self._budgets_revision: int | None = None
+        self._is_replayed = False
+        self._is_draining = False
+        self._batchers: list[asyncio.Task[None]] = []
+        self._helpers: list[asyncio.Task[None]] = []
+        self._log = get_logger(__name__)
+
+    @property
+    def is_ready(self) -> bool:
+        """The spool of an earlier run has been applied. It says nothing about the database's health now."""
+        return self._is_replayed and not self._is_draining
+
+    @property
+    def is_drained(self) -> bool:
+        return self._is_draining and all(batcher.done() for batcher in self._batchers)
+
+    async def start(self) -> None:
+        """Start the batchers; apply the spool of an earlier run now, or in the background if Postgres is away."""
+        self._batchers = [_task(self._reserver.run()), _task(self._settler.run())]
+        self._is_replayed = await self._settler.replay()
+        await self._beat()
+        self._helpers = [_task(self._run_heartbeat()), _task(self._run_replays())]
+
+    async def reserve(self, reservation: Reservation) -> Hold:
+        """A committed hold on every limited scope, or BudgetExceeded (429), or LedgerUnavailable (503)."""
+        hold = await self._reserver.reserve(reservation)
+        self._open[hold.request_id] = hold
+        self._metrics.ledger_open_holds.set(len(self._open))
+        return hold
+
+    def settle(self, settlement: Settlement) -> None:
+        """Charge what was produced. Never awaits. A second call for one request is DuplicateSettlement."""
+        self._forget(settlement.request_id)
+        self._settler.submit(settlement)
+
+    def release(self, request_id: RequestId, reason: str, status: SettlementStatus = "error") -> None:
+        """Nothing was produced, or the fault was ours: an event without tokens, the hold is given back."""
+        hold = self._forget(request_id)
+        self._settler.submit(
+            Settlement(hold=hold, status=status, occurred_at=self._clock.now(), error_code=reason)
+        )
+
+    async def drain(self) -> None:
+        """Admit nothing more, commit (or spool) everything that was handed in, and stop."""
+        self._is_draining = True
+        self._reserver.close()
+        await self._batchers[0]
+        self._settler.close()
+        await self._batchers[1]
+        for helper in self._helpers:
+            helper.cancel()
+        await asyncio.gather(*self._helpers, return_exceptions=True)
+        await self._settler.replay()
+        await self._mark_stopped()
+        self._spool.close()
+        await self._reserve_database.close()
+        await self._settle_database.close()
+
+    def _forget(self, request_id: RequestId) -> Hold:
+        hold = self._open.pop(request_id, None)
+        if hold is None:
+            raise DuplicateSettlement(f"{request_id} is not open here")
+        self._metrics.ledger_open_holds.set(len(self._open))
+        return hold
+
+    async def _run_heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_INTERVAL_S)
+            await self._beat()
+
+    async def _run_replays(self) -> None:
+        while True:
+            await asyncio.sleep(REPLAY_INTERVAL_S)
+            if len(self._spool) and await self._settler.replay():
+                self._is_replayed = True
+
+    async def _beat(self) -> None:
+        """Say that this run is alive, and look which scopes have hard budgets."""
+        try:
+            async with self._settle_database.transaction() as connection:
+                await beat(connection, self._instance_id, self._gateway_id)
+                revision = await budgets_revision(connection)
+                if revision != self._budgets_revision:
+                    self._outage.remember_hard_scopes(await hard_scopes(connection))
+                    self._budgets_revision = revision
+        except DATABASE_ERRORS as error:
+            self._outage.begin(error)
+        else:
+            self._outage.end()
+
+    async def _mark_stopped(self) -> None:
+        if self._open:
+            self._log.error("ledger_stopped_with_open_holds", holds=len(self._open))
+            return  # the sweeper resolves them once the heartbeat is silent
+        try:
+            async with self._settle_database.transaction() as connection:
+                await mark_stopped(connection, self._instance_id)
+        except DATABASE_ERRORS as error:
+            self._log.warning("ledger_stop_not_recorded", error=str(error))
+
+
+def _task(work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    return asyncio.get_running_loop().create_task(work)
