@@ -1,0 +1,83 @@
+"""The core process's sockets: its inbox, and one outgoing pipe per API process.
+
+Plugs into `engine.core.loop` (`Inbox`, `Emit`). What the supervisor says over the control socket (a worker is
+gone, shut down) arrives in the same inbox, after the pipe of a dead worker was replaced so that nothing is kept
+for it. Knows no requests and no tensors.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from pathlib import Path
+
+import msgspec
+import zmq
+
+from engine.messages import CoreInbound, Shutdown, StepOutputs, WorkerGone
+from engine.server.control import LineReader, encode_line
+from engine.server.pipes import core_address, worker_address
+
+
+class CoreTransport:
+    """Used from the core's thread only."""
+
+    def __init__(self, run_dir: Path, generation: int, num_workers: int, control: socket.socket) -> None:
+        self._run_dir = run_dir
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._inbox = self._context.socket(zmq.PULL)
+        self._inbox.setsockopt(zmq.RCVHWM, 0)
+        self._inbox.bind(core_address(run_dir, generation))
+        self._outboxes = [self._connect(worker) for worker in range(num_workers)]
+        self._control = control
+        self._control_lines = LineReader(control, WorkerGone | Shutdown)
+        self._decode = msgspec.msgpack.Decoder(CoreInbound).decode
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._poller = zmq.Poller()
+        self._poller.register(self._inbox, zmq.POLLIN)
+        self._poller.register(control.fileno(), zmq.POLLIN)
+
+    def drain(self, timeout_s: float) -> list[CoreInbound]:
+        """Everything that has arrived; waits up to `timeout_s` for the first message."""
+        messages: list[CoreInbound] = []
+        readable = dict(self._poller.poll(math.ceil(timeout_s * 1000)))
+        if self._control.fileno() in readable:
+            messages += self._supervisor_messages()
+        while True:
+            try:
+                messages.append(self._decode(self._inbox.recv(zmq.NOBLOCK)))
+            except zmq.Again:
+                return messages
+
+    def emit(self, worker: int, step: StepOutputs) -> None:
+        """Queue a message for an API process. Without a limit: its reader only stops by dying, and then the
+        supervisor says so and the queue is dropped."""
+        self._outboxes[worker].send(self._encode(step), zmq.NOBLOCK)
+
+    def tell_supervisor(self, message: msgspec.Struct) -> None:
+        self._control.sendall(encode_line(message))
+
+    def close(self, linger_s: float = 1.0) -> None:
+        """Delivers what is still queued, for at most `linger_s`."""
+        for outbox in self._outboxes:
+            outbox.close(linger=int(linger_s * 1000))
+        self._inbox.close(linger=0)
+        self._context.term()
+        self._control.close()
+
+    def _supervisor_messages(self) -> list[CoreInbound]:
+        messages: list[CoreInbound] = list(self._control_lines.receive())
+        if self._control_lines.ended:
+            self._poller.unregister(self._control.fileno())
+            messages.append(Shutdown())
+        for message in messages:
+            if isinstance(message, WorkerGone):
+                self._outboxes[message.worker].close(linger=0)
+                self._outboxes[message.worker] = self._connect(message.worker)
+        return messages
+
+    def _connect(self, worker: int) -> zmq.Socket[bytes]:
+        outbox = self._context.socket(zmq.PUSH)
+        outbox.setsockopt(zmq.SNDHWM, 0)
+        outbox.connect(worker_address(self._run_dir, worker))
+        return outbox

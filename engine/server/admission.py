@@ -1,0 +1,212 @@
+"""From a parsed request to sequences for the core: prompt ids, length limits, sampling parameters.
+
+Everything that can be refused is refused here, before the core hears of the request. Knows no answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.messages import AddRequest, CoreReady, SamplingParams
+from engine.server.caller import Caller
+from engine.server.choice import TextOptions
+from engine.server.errors import draining, engine_unavailable, invalid, model_not_found, too_long
+from engine.server.messages import ChatMessage
+from engine.server.protocol import CompletionRequest, GenerationRequest
+from engine.server.services import Phase, Services
+from engine.text.chat_template import ChatTemplateError
+
+_INLINE_CHARS = 4096
+"""Longer texts are tokenised beside the event loop."""
+_SEED_MASK = 2**63 - 1
+_TOP_P_MIN = 1e-6
+"""OpenAI allows 0, which means the likeliest token alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One HTTP request, ready for the core. `requests` has n sequences per prompt, in the order of index."""
+
+    id: str
+    created: int
+    caller: Caller
+    requests: list[AddRequest]
+    options: TextOptions
+    n: int
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Each prompt once, however many answers it gets."""
+        return sum(len(request.prompt_token_ids) for request in self.requests[:: self.n])
+
+
+def check_open(services: Services, request: GenerationRequest) -> CoreReady:
+    """The model is ours, is there, and takes requests."""
+    if request.model not in services.served_model_names:
+        raise model_not_found(request.model)
+    if services.phase is Phase.CLOSED:
+        raise draining()
+    if services.bridge.ready is None:
+        raise engine_unavailable()
+    return services.bridge.ready
+
+
+async def chat_prompt(
+    services: Services,
+    messages: Sequence[ChatMessage],
+    *,
+    add_generation_prompt: bool,
+    continue_final_message: bool,
+    kwargs: Mapping[str, Any],
+) -> list[int]:
+    template = services.text.chat_template
+    if template is None:
+        raise invalid("This model has no chat template; use /v1/completions.", "messages")
+    try:
+        prompt = template.render(
+            [message.for_template() for message in messages],
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            kwargs=kwargs,
+        )
+    except ChatTemplateError as error:
+        raise invalid(str(error), "messages") from error
+    return await encode(services, prompt, add_special_tokens=False)
+
+
+async def completion_prompts(services: Services, request: CompletionRequest) -> list[list[int]]:
+    prompts = []
+    for prompt in request.prompts:
+        if isinstance(prompt, str):
+            prompts.append(await encode(services, prompt, add_special_tokens=request.add_special_tokens))
+        else:
+            prompts.append(list(prompt))
+    return prompts
+
+
+async def encode(services: Services, text: str, *, add_special_tokens: bool) -> list[int]:
+    tokenizer = services.text.tokenizer
+    if len(text) <= _INLINE_CHARS:
+        return tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
+
+
+def make_job(
+    services: Services,
+    ready: CoreReady,
+    request: GenerationRequest,
+    prompts: list[list[int]],
+    caller: Caller,
+    id_prefix: str,
+) -> Job:
+    """Raises `ApiError` for prompts and parameters that do not fit this model."""
+    _check_ids(request, ready.vocab_size)
+    for number, prompt in enumerate(prompts):
+        _check_prompt(prompt, "prompt" if len(prompts) == 1 else f"prompt[{number}]", ready, caller)
+    id_ = f"{id_prefix}-{services.draw_id()}"
+    salt = _salt(caller, request.cache_salt)
+    requests: list[AddRequest] = []
+    for prompt in prompts:
+        max_tokens = _max_tokens(request, len(prompt), ready, caller)
+        seed = services.draw_seed() if request.seed is None else request.seed
+        for child in range(request.n):
+            requests.append(
+                AddRequest(
+                    request_id=f"{id_}-{len(requests)}",
+                    worker=services.worker,
+                    prompt_token_ids=prompt,
+                    sampling=_sampling(services, request, max_tokens, (seed + child) & _SEED_MASK),
+                    cache_salt=salt,
+                    fairness_id=caller.fairness_id,
+                    fairness_weight=caller.fairness_weight,
+                    request_class=caller.request_class,
+                )
+            )
+    options = TextOptions(
+        stops=request.stop,
+        include_stop=request.include_stop_str_in_output,
+        skip_special_tokens=request.skip_special_tokens,
+        min_tokens=request.min_tokens,
+        stop_token_ids=frozenset(request.stop_token_ids),
+    )
+    return Job(
+        id=id_,
+        created=services.wall_ms() // 1000,
+        caller=caller,
+        requests=requests,
+        options=options,
+        n=request.n,
+    )
+
+
+def _check_ids(request: GenerationRequest, vocab_size: int) -> None:
+    named = {
+        "stop_token_ids": request.stop_token_ids,
+        "allowed_token_ids": request.allowed_token_ids,
+        "logit_bias": request.logit_bias,
+    }
+    for name, ids in named.items():
+        if any(index >= vocab_size for index in ids):
+            raise invalid(f"Invalid value for '{name}': this model has {vocab_size} tokens.", name)
+
+
+def _check_prompt(prompt: list[int], name: str, ready: CoreReady, caller: Caller) -> None:
+    if not prompt:
+        raise invalid(f"Invalid value for '{name}': the prompt is empty.", name)
+    if max(prompt) >= ready.vocab_size:
+        raise invalid(f"Invalid value for '{name}': this model has {ready.vocab_size} tokens.", name)
+    limit = ready.max_model_len
+    if caller.max_prompt_tokens is not None and len(prompt) > caller.max_prompt_tokens:
+        raise too_long(len(prompt), 0, min(limit, caller.max_prompt_tokens))
+    if len(prompt) >= limit:
+        raise too_long(len(prompt), 1, limit)
+
+
+def _max_tokens(request: GenerationRequest, num_prompt_tokens: int, ready: CoreReady, caller: Caller) -> int:
+    """What the caller asked for, or what fits; never more than the gateway allows."""
+    fits = ready.max_model_len - num_prompt_tokens
+    wanted = fits if request.max_tokens is None else request.max_tokens
+    if caller.max_output_tokens is not None:
+        wanted = min(wanted, caller.max_output_tokens)
+    if wanted > fits:
+        raise too_long(num_prompt_tokens, wanted, ready.max_model_len)
+    return wanted
+
+
+def _sampling(services: Services, request: GenerationRequest, max_tokens: int, seed: int) -> SamplingParams:
+    """The caller's values, else the checkpoint's defaults, else OpenAI's."""
+    defaults = services.text.sampling_defaults
+
+    def pick(value: float | None, name: str, otherwise: float) -> float:
+        return defaults.get(name, otherwise) if value is None else value
+
+    return SamplingParams(
+        seed=seed,
+        max_tokens=max_tokens,
+        min_tokens=min(request.min_tokens, max_tokens),
+        temperature=pick(request.temperature, "temperature", 1.0),
+        top_p=max(_TOP_P_MIN, pick(request.top_p, "top_p", 1.0)),
+        top_k=max(0, int(pick(request.top_k, "top_k", 0))),
+        min_p=pick(request.min_p, "min_p", 0.0),
+        repetition_penalty=pick(request.repetition_penalty, "repetition_penalty", 1.0),
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        logit_bias=request.logit_bias,
+        allowed_token_ids=request.allowed_token_ids,
+        stop_token_ids=request.stop_token_ids,
+        ignore_eos=request.ignore_eos,
+        num_logprobs=request.num_logprobs,
+    )
+
+
+def _salt(caller: Caller, own: str) -> bytes:
+    """The gateway's salt keeps tenants apart; a caller's own divides further and can never join two."""
+    if not own:
+        return caller.cache_salt
+    return hashlib.sha256(
+        len(caller.cache_salt).to_bytes(2, "big") + caller.cache_salt + own.encode()
+    ).digest()

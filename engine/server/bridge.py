@@ -1,0 +1,144 @@
+"""The asyncio side of the boundary to the core: submits sequences, hands their news to the waiting requests.
+
+Guarantees one terminal output per sequence whatever happens to the core: an answer from it, or an error made
+here when it is lost. One message of the core wakes each request at most once, so a request writes at most once
+per step. Knows no text and no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from engine.messages import (
+    AbortRequest,
+    AddRequest,
+    CoreInbound,
+    CoreReady,
+    LoadStats,
+    StepOutputs,
+    TokenOutput,
+)
+from engine.server.errors import engine_unavailable
+
+_LOG = logging.getLogger(__name__)
+
+
+class CoreLink(Protocol):
+    """The wire to one core process."""
+
+    def send(self, message: CoreInbound) -> None:
+        """Queue a message; never blocks."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Flow:
+    """The sequences of one HTTP request, from submission to their terminal outputs."""
+
+    __slots__ = ("_news", "_waiter", "live")
+
+    def __init__(self, request_ids: Iterable[str]) -> None:
+        self.live = set(request_ids)
+        """Sequences without a terminal output."""
+        self._news: list[TokenOutput] = []
+        self._waiter: asyncio.Future[None] | None = None
+
+    def push(self, output: TokenOutput) -> None:
+        self._news.append(output)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def next(self) -> list[TokenOutput]:
+        """All outputs since the last call; waits for the first one."""
+        if not self._news:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        news, self._news = self._news, []
+        return news
+
+
+class Bridge:
+    """All live sequences of this API process. Used from the event loop's thread only."""
+
+    def __init__(self, clock: Callable[[], float], on_late_output: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_late_output = on_late_output
+        self._link: CoreLink | None = None
+        self._flows: dict[str, Flow] = {}
+        self.ready: CoreReady | None = None
+        """What the running core said about itself; None while there is none."""
+        self.core_pid: int | None = None
+        self.load = LoadStats()
+        self.last_step_at = clock()
+        """When the core last gave a sign of life."""
+
+    @property
+    def num_live(self) -> int:
+        return len(self._flows)
+
+    def core_up(self, ready: CoreReady, core_pid: int, link: CoreLink) -> None:
+        assert self._link is None, "a core came up before the loss of the last one was reported"
+        self._link, self.ready, self.core_pid = link, ready, core_pid
+        self.load = LoadStats()
+        self.last_step_at = self._clock()
+
+    def core_down(self, reason: str) -> None:
+        """The core is gone: every live sequence ends with an error, once."""
+        if self._link is None:
+            return
+        self._link.close()
+        self._link = self.ready = self.core_pid = None
+        self.load = LoadStats()
+        _LOG.warning("core lost (%s); %d sequences fail", reason, len(self._flows))
+        for request_id in list(self._flows):
+            self._deliver(
+                TokenOutput(
+                    request_id=request_id,
+                    finish_reason="error",
+                    error_code="engine_error",
+                    error_message="The engine process ended while it was answering.",
+                )
+            )
+
+    def submit(self, requests: Sequence[AddRequest]) -> Flow:
+        """Start sequences. Raises `ApiError` when no core runs."""
+        if self._link is None:
+            raise engine_unavailable()
+        flow = Flow(request.request_id for request in requests)
+        for request in requests:
+            assert request.request_id not in self._flows, "engine request ids are unique"
+            self._flows[request.request_id] = flow
+            self._link.send(request)
+        return flow
+
+    def abort(self, flow: Flow, request_ids: Iterable[str] | None = None) -> None:
+        """Ask for the end of some or all sequences of a request; their terminals still come."""
+        wanted = [
+            index for index in (flow.live if request_ids is None else request_ids) if index in flow.live
+        ]
+        if wanted and self._link is not None:
+            self._link.send(AbortRequest(request_ids=wanted))
+
+    def on_step(self, step: StepOutputs) -> None:
+        self.load = step.load
+        self.last_step_at = self._clock()
+        for output in step.outputs:
+            self._deliver(output)
+
+    def _deliver(self, output: TokenOutput) -> None:
+        request_id = output.request_id
+        flow = self._flows.get(request_id)
+        if flow is None:
+            self._on_late_output()
+            return
+        if output.finish_reason is not None:
+            del self._flows[request_id]
+            flow.live.discard(request_id)
+        flow.push(output)

@@ -1,0 +1,114 @@
+"""One sequence of a request: the core's tokens in, deltas of text for the caller out.
+
+Runs the detokeniser and the stop search, decides the finish reason that the caller sees, and counts what was
+reported and what was computed in vain. Knows no HTTP, no journal and no other sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.messages import TokenLogprobs, TokenOutput
+from engine.text.detokenizer import Detokenizer, TokenBytes
+from engine.text.stops import StopChecker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """How tokens become the caller's text."""
+
+    stops: tuple[str, ...] = ()
+    include_stop: bool = False
+    skip_special_tokens: bool = True
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+    """The caller's own; only these are reported as stop_reason."""
+
+
+@dataclass(slots=True)
+class Delta:
+    """News of one choice for the caller."""
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[tuple[int, TokenLogprobs]] = field(default_factory=list)
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+
+class Choice:
+    """Feed it every output of its sequence, in order."""
+
+    __slots__ = (
+        *("_detokenizer", "_options", "_pending", "_stops", "_vocabulary", "cached_tokens"),
+        *("closed", "finished", "index", "num_overrun", "num_tokens", "queue_ms", "request_id"),
+    )
+
+    def __init__(self, request_id: str, index: int, vocabulary: TokenBytes, options: TextOptions) -> None:
+        self.request_id = request_id
+        self.index = index
+        self._vocabulary = vocabulary
+        self._options = options
+        self._detokenizer = Detokenizer(vocabulary, skip_special_tokens=options.skip_special_tokens)
+        self._stops = StopChecker(options.stops, include_in_output=options.include_stop)
+        self._pending = Delta(index)
+        self.num_tokens = 0
+        """Reported to the caller."""
+        self.num_overrun = 0
+        self.cached_tokens: int | None = None
+        self.queue_ms: float | None = None
+        self.closed = False
+        """Nobody reads any more: further tokens are overrun."""
+        self.finished = False
+
+    @property
+    def stopped(self) -> bool:
+        """A stop string ended the answer; the core may not know yet."""
+        return self._stops.matched is not None
+
+    def take(self, output: TokenOutput) -> Delta | None:
+        """The news for the caller, if there is any: text, or the end."""
+        assert not self.finished, "nothing follows a terminal output"
+        if output.num_cached_tokens is not None:
+            self.cached_tokens = output.num_cached_tokens
+        if output.queue_ms is not None:
+            self.queue_ms = output.queue_ms
+        last = len(output.token_ids) - 1
+        for position, token_id in enumerate(output.token_ids):
+            if self.closed or self.stopped:
+                self.num_overrun += 1
+                continue
+            ends = position == last and output.stop_token_id is not None
+            self._add(token_id, ends, output.logprobs[position] if output.logprobs else None)
+        if output.finish_reason is not None:
+            self._finish(output)
+        elif not self._pending.text:
+            return None
+        delta, self._pending = self._pending, Delta(self.index)
+        return delta
+
+    def _add(self, token_id: int, ends: bool, logprobs: TokenLogprobs | None) -> None:
+        self.num_tokens += 1
+        self._pending.token_ids.append(token_id)
+        if ends and not self._options.include_stop:
+            return  # an end token is reported and counted, but not shown
+        if logprobs is not None:
+            self._pending.logprobs.append((token_id, logprobs))
+        text = self._detokenizer.push(token_id)
+        if text:
+            checked = self.num_tokens > self._options.min_tokens
+            self._pending.text += self._stops.push(text) if checked else text
+
+    def _finish(self, output: TokenOutput) -> None:
+        self.finished = True
+        self.num_overrun += output.num_overrun_tokens
+        if not self.stopped:
+            self._pending.text += self._stops.push(self._detokenizer.finish())
+        if self.stopped:
+            self._pending.finish_reason, self._pending.stop_reason = "stop", self._stops.matched
+            return
+        self._pending.text += self._stops.finish()
+        self._pending.finish_reason = output.finish_reason
+        if output.stop_token_id in self._options.stop_token_ids:
+            self._pending.stop_reason = output.stop_token_id

@@ -1,0 +1,165 @@
+"""Readers of single body fields: a JSON value in, a checked Python value out, or `ApiError` naming the field.
+
+The validation tables of `protocol` are made of these. A `null` is the same as an absent field. Knows no
+request as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.server.errors import invalid, missing, unsupported
+
+Reader = Callable[[str, Any], Any]
+"""(field's path, JSON value) → checked value."""
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row of a validation table."""
+
+    read: Reader
+    default: Any = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A field that would change the answer and is not served; `neutral` values say nothing."""
+
+    why: str
+    neutral: tuple[Any, ...] = ()
+
+
+def read_fields(body: Mapping[str, Any], table: Mapping[str, Field]) -> dict[str, Any]:
+    """Every field of the table, read or defaulted."""
+    values: dict[str, Any] = {}
+    for name, field in table.items():
+        value = body.get(name)
+        if value is not None:
+            values[name] = field.read(name, value)
+        elif field.required:
+            raise missing(name)
+        else:
+            values[name] = field.default
+    return values
+
+
+def refuse_unsupported(body: Mapping[str, Any], table: Mapping[str, Unsupported]) -> None:
+    for name, row in table.items():
+        value = body.get(name)
+        if value is None or any(type(value) is type(ok) and value == ok for ok in row.neutral):
+            continue
+        raise unsupported(name, row.why)
+
+
+def number(low: float, high: float, *, above_low: bool = False) -> Reader:
+    def read(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise invalid(f"Invalid type for '{name}': expected a number, got {kind_of(value)}.", name)
+        if not low <= value <= high or (above_low and value == low):
+            edge = f"above {low:g} and at most {high:g}" if above_low else f"between {low:g} and {high:g}"
+            raise invalid(f"Invalid value for '{name}': must be {edge}, got {value}.", name)
+        return float(value)
+
+    return read
+
+
+def integer(low: int, high: int = INT64_MAX) -> Reader:
+    def read(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise invalid(f"Invalid type for '{name}': expected an integer, got {kind_of(value)}.", name)
+        if not low <= value <= high:
+            edge = f"at least {low}" if high == INT64_MAX else f"between {low} and {high}"
+            raise invalid(f"Invalid value for '{name}': must be {edge}, got {value}.", name)
+        return value
+
+    return read
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise invalid(f"Invalid type for '{name}': expected a boolean, got {kind_of(value)}.", name)
+    return value
+
+
+def text(max_chars: int) -> Reader:
+    def read(name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise invalid(f"Invalid type for '{name}': expected a string, got {kind_of(value)}.", name)
+        if len(value) > max_chars:
+            raise invalid(f"Invalid value for '{name}': at most {max_chars} characters.", name)
+        return value
+
+    return read
+
+
+def obj(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise invalid(f"Invalid type for '{name}': expected an object, got {kind_of(value)}.", name)
+    return value
+
+
+def items(max_items: int, read_item: Reader, *, min_items: int = 0) -> Reader:
+    """An array whose elements are read one by one; their paths are `name[i]`."""
+
+    def read(name: str, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise invalid(f"Invalid type for '{name}': expected an array, got {kind_of(value)}.", name)
+        if not min_items <= len(value) <= max_items:
+            raise invalid(
+                f"Invalid value for '{name}': expected {min_items} to {max_items} elements, "
+                f"got {len(value)}.",
+                name,
+            )
+        return tuple(read_item(f"{name}[{index}]", item) for index, item in enumerate(value))
+
+    return read
+
+
+def stops(max_items: int, max_chars: int) -> Reader:
+    """A string or an array of strings; empty strings are refused since they would end everything."""
+    read_text = text(max_chars)
+
+    def read_stop(name: str, value: Any) -> str:
+        stop: str = read_text(name, value)
+        if not stop:
+            raise invalid(f"Invalid value for '{name}': a stop string must not be empty.", name)
+        return stop
+
+    read_items = items(max_items, read_stop)
+
+    def read(name: str, value: Any) -> tuple[str, ...]:
+        stops_: tuple[str, ...] = (
+            (read_stop(name, value),) if isinstance(value, str) else read_items(name, value)
+        )
+        return stops_
+
+    return read
+
+
+def logit_bias(max_items: int) -> Reader:
+    """Token id (as a JSON key) → bias."""
+    read_bias = number(-100, 100)
+
+    def read(name: str, value: Any) -> dict[int, float]:
+        pairs = obj(name, value)
+        if len(pairs) > max_items:
+            raise invalid(f"Invalid value for '{name}': at most {max_items} tokens.", name)
+        biases: dict[int, float] = {}
+        for key, bias in pairs.items():
+            if not (key.isascii() and key.isdigit() and len(key) <= 10):
+                raise invalid(f"Invalid key in '{name}': '{key[:40]}' is no token id.", name)
+            biases[int(key)] = read_bias(f"{name}.{key}", bias)
+        return biases
+
+    return read
+
+
+def kind_of(value: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "an integer"}
+    return names.get(type(value), "a number" if isinstance(value, float) else "null")

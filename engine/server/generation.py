@@ -1,0 +1,287 @@
+"""One HTTP request on its way through the engine: submit, follow, account, answer.
+
+`run` is the whole path: the core's outputs become deltas (`choice`), are accounted for in the journal and the
+metrics, and are written as one answer or as events, one write per step. The journal's `end` is written before the
+caller can see the end. When the caller goes away, the core is told at once and the path runs on, silently, to the
+terminal outputs. Knows neither the endpoints' shapes nor their parameters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import msgspec
+
+from engine.messages import TokenOutput
+from engine.server.admission import Job
+from engine.server.bridge import Flow
+from engine.server.choice import Choice, Delta
+from engine.server.errors import ApiError, from_core
+from engine.server.exchange import Exchange, watch_in_background
+from engine.server.journal import PROGRESS_S, PROGRESS_TOKENS, Record, RecordKind
+from engine.server.responses import DONE, Shape, Usage, error_event, joined
+from engine.server.services import Services
+
+_LOG = logging.getLogger(__name__)
+_WORST_FIRST = ("error", "abort", "length", "stop")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStyle:
+    """How the caller wants the answer."""
+
+    stream: bool
+    include_usage: bool = False
+    continuous_usage: bool = False
+
+
+async def run(exchange: Exchange, services: Services, job: Job, shape: Shape, style: AnswerStyle) -> None:
+    """Answer one request. Raises `ApiError` only if the core never got it."""
+    generation = Generation(services, job)
+    services.in_flight.add(generation)
+    watcher: asyncio.Task[None] | None = None
+    try:
+        generation.start()
+        watcher = watch_in_background(exchange, generation.caller_gone)
+        if style.stream:
+            await _stream(exchange, generation, shape, style)
+        else:
+            await _answer(exchange, generation, shape)
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        services.in_flight.remove(generation)
+        generation.abandon()
+
+
+async def _stream(exchange: Exchange, generation: Generation, shape: Shape, style: AnswerStyle) -> None:
+    opened: set[int] = set()
+    usage = generation.usage if style.continuous_usage else None
+    done = False
+    while not done:
+        deltas, done = await generation.next()
+        parts: list[bytes] = []
+        for delta in deltas:
+            if delta.index not in opened:
+                opened.add(delta.index)
+                parts.append(shape.opening(delta.index))
+            parts.append(shape.chunk(delta, usage))
+        if done:
+            generation.journal("end")
+            if generation.error is not None and not exchange.started:
+                return await _fail(exchange, generation, generation.error)
+            parts.append(_closing(generation, shape, style))
+        if parts and not exchange.disconnected:
+            if not exchange.started:
+                await exchange.start_events()
+            await exchange.send_events(b"".join(parts), last=done)
+
+
+def _closing(generation: Generation, shape: Shape, style: AnswerStyle) -> bytes:
+    if generation.error is not None:
+        return error_event(generation.error.body(generation.usage_for_error()))
+    return (shape.usage_chunk(generation.usage) if style.include_usage else b"") + DONE
+
+
+async def _answer(exchange: Exchange, generation: Generation, shape: Shape) -> None:
+    deltas: list[Delta] = []
+    done = False
+    while not done:
+        news, done = await generation.next()
+        deltas += news
+    generation.journal("end")
+    if generation.error is not None:
+        return await _fail(exchange, generation, generation.error)
+    if exchange.disconnected:
+        return
+    deltas.sort(key=lambda delta: delta.index)  # stable: the order within a choice stays
+    whole = [joined(list(parts)) for _, parts in groupby(deltas, key=lambda delta: delta.index)]
+    await exchange.reply(200, shape.whole(whole, generation.usage))
+
+
+async def _fail(exchange: Exchange, generation: Generation, error: ApiError) -> None:
+    if not exchange.disconnected:
+        await exchange.reply(error.status, error.body(generation.usage_for_error()), headers=error.headers)
+
+
+@dataclass(slots=True)
+class _Times:
+    """Of one sequence, on the monotonic clock."""
+
+    first: float | None = None
+    last: float = field(default=0.0)
+
+
+class Generation:
+    """What one request has produced so far."""
+
+    def __init__(self, services: Services, job: Job) -> None:
+        self.caller = job.caller
+        self.usage = Usage(job.num_prompt_tokens)
+        self.error: ApiError | None = None
+        self._services = services
+        self._job = job
+        self._flow: Flow | None = None
+        self._choices = {
+            request.request_id: Choice(request.request_id, index, services.text.tokenizer, job.options)
+            for index, request in enumerate(job.requests)
+        }
+        self._times = {request_id: _Times() for request_id in self._choices}
+        self._reasons: set[str] = set()
+        self._arrived = services.clock()
+        self._epoch = services.bridge.ready.epoch if services.bridge.ready else None
+        self._journalled_tokens = 0
+        self._journalled_at = self._arrived
+        self._ended = False
+        self._num_unfinished = len(self._choices)
+
+    def start(self) -> None:
+        self.journal("start")
+        self._flow = self._services.bridge.submit(self._job.requests)
+        metrics, job = self._services.metrics, self._job
+        metrics.observe("vllm:request_params_n", job.n)
+        metrics.observe("vllm:request_params_max_tokens", job.requests[0].sampling.max_tokens)
+
+    async def next(self) -> tuple[list[Delta], bool]:
+        """What the next step brought for the caller, and whether that was all. The list is empty after a
+        failure and while text is held back."""
+        assert self._flow is not None, "started first"
+        deltas = []
+        for output in await self._flow.next():
+            delta = self._take(output)
+            if delta is not None and self.error is None:
+                deltas.append(delta)
+        self._journal_progress()
+        return deltas, self._num_unfinished == 0
+
+    def abort(self) -> None:
+        """End the answer here: what was produced is delivered, with finish_reason "abort"."""
+        if self._flow is not None:
+            self._services.bridge.abort(self._flow)
+
+    def caller_gone(self) -> None:
+        for choice in self._choices.values():
+            choice.closed = True
+        self._services.metrics.count("engine_client_disconnects")
+        _LOG.info("request %s: the caller went away; aborting", self._job.id)
+        self.abort()
+
+    def abandon(self) -> None:
+        """Leave nothing behind if the path ended early, by an error of ours."""
+        self.abort()
+        if not self._ended:
+            self._reasons.add("error")
+            self.journal("end")
+
+    def usage_for_error(self) -> dict[str, object] | None:
+        """Only the gateway learns what a failed answer had already reported, and only if it had."""
+        if not self.caller.internal or not self.usage.completion_tokens:
+            return None
+        return self.usage.document()
+
+    def journal(self, kind: RecordKind) -> None:
+        now = self._services.clock()
+        produced = None if kind == "start" else self.usage.completion_tokens
+        record = Record(
+            kind=kind,
+            request_id=self.caller.gateway_request_id,
+            engine_request_id=self._job.id,
+            attempt=self.caller.attempt,
+            epoch=self._epoch,
+            prompt_tokens=self.usage.prompt_tokens,
+            cached_tokens=None if kind == "start" else self.usage.cached_tokens,
+            completion_tokens=produced,
+        )
+        if kind == "end":
+            self._ended = True
+            record = self._with_outcome(record, now)
+        self._services.journal.write(record)
+        self._journalled_tokens, self._journalled_at = produced or 0, now
+
+    def _with_outcome(self, record: Record, now: float) -> Record:
+        reason = next((name for name in _WORST_FIRST if name in self._reasons), "error")
+        first = min((t.first for t in self._times.values() if t.first is not None), default=None)
+        queue = [choice.queue_ms for choice in self._choices.values() if choice.queue_ms is not None]
+        overrun = sum(choice.num_overrun for choice in self._choices.values())
+        self._services.metrics.count("engine_overrun_tokens", overrun)
+        return msgspec.structs.replace(
+            record,
+            overrun_tokens=overrun,
+            finish_reason=reason,
+            queue_ms=min(queue, default=None),
+            ttft_ms=None if first is None else round((first - self._arrived) * 1000, 3),
+            e2e_ms=round((now - self._arrived) * 1000, 3),
+        )
+
+    def _journal_progress(self) -> None:
+        produced = self.usage.completion_tokens
+        if self._ended or produced == self._journalled_tokens:
+            return
+        first = self._journalled_tokens == 0
+        many = produced - self._journalled_tokens >= PROGRESS_TOKENS
+        if first or many or self._services.clock() - self._journalled_at >= PROGRESS_S:
+            self.journal("progress")
+
+    def _take(self, output: TokenOutput) -> Delta | None:
+        choice = self._choices[output.request_id]
+        before, was_stopped = choice.num_tokens, choice.stopped
+        delta = choice.take(output)
+        if choice.num_tokens > before:
+            self._count_tokens(choice, choice.num_tokens - before)
+        if output.finish_reason is not None:
+            self._num_unfinished -= 1
+            self._finish(choice, output, delta)
+        elif choice.stopped and not was_stopped and self._flow is not None:
+            self._services.bridge.abort(self._flow, [output.request_id])
+        return delta
+
+    def _count_tokens(self, choice: Choice, num_new: int) -> None:
+        now, metrics, times = self._services.clock(), self._services.metrics, self._times[choice.request_id]
+        self.usage.completion_tokens += num_new
+        metrics.count("vllm:generation_tokens", num_new)
+        if times.first is None:
+            times.first = now
+            metrics.observe("vllm:time_to_first_token_seconds", now - self._arrived)
+            if choice.index % self._job.n == 0:
+                self._first_answer_of_prompt(choice)
+            num_new -= 1
+        elif num_new:
+            metrics.observe("vllm:inter_token_latency_seconds", (now - times.last) / num_new, num_new)
+        times.last = now
+
+    def _first_answer_of_prompt(self, choice: Choice) -> None:
+        """A prompt counts once; its other answers find it in the cache anyway."""
+        self.usage.cached_tokens += choice.cached_tokens or 0
+        num_prompt_tokens = len(self._job.requests[choice.index].prompt_token_ids)
+        self._services.metrics.count("vllm:prompt_tokens", num_prompt_tokens)
+        self._services.metrics.observe("vllm:request_prompt_tokens", num_prompt_tokens)
+
+    def _finish(self, choice: Choice, output: TokenOutput, delta: Delta | None) -> None:
+        if output.finish_reason == "error" and not choice.stopped:
+            self._reasons.add("error")
+            if self.error is None:
+                self.error = from_core(output.error_code, output.error_message, output.retry_after_s)
+                self.abort()  # the other sequences of this request
+            return
+        reason = delta.finish_reason if delta is not None and delta.finish_reason else "abort"
+        self._reasons.add(reason)
+        self._observe_finish(choice, reason)
+
+    def _observe_finish(self, choice: Choice, reason: str) -> None:
+        metrics, times = self._services.metrics, self._times[choice.request_id]
+        metrics.count("vllm:request_success", label=f"finished_reason={reason}")
+        metrics.observe("vllm:request_generation_tokens", choice.num_tokens)
+        if times.first is None:
+            return
+        queue_s = (choice.queue_ms or 0.0) / 1000
+        decode_s, total_s = times.last - times.first, times.last - self._arrived
+        metrics.observe("vllm:e2e_request_latency_seconds", total_s)
+        metrics.observe("vllm:request_queue_time_seconds", queue_s)
+        metrics.observe("vllm:request_inference_time_seconds", max(0.0, total_s - queue_s))
+        metrics.observe("vllm:request_prefill_time_seconds", max(0.0, total_s - decode_s - queue_s))
+        metrics.observe("vllm:request_decode_time_seconds", decode_s)
+        if choice.num_tokens > 1:
+            metrics.observe("vllm:request_time_per_output_token_seconds", decode_s / (choice.num_tokens - 1))

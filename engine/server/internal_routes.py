@@ -1,0 +1,81 @@
+"""/internal: what only the gateway and the pool may ask (status, usage journal, abort, drain)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+import orjson
+
+from engine.server.app import Access, Route
+from engine.server.caller import Caller
+from engine.server.errors import invalid
+from engine.server.exchange import Exchange
+from engine.server.fields import Field, read_fields, text
+from engine.server.journal_reader import CursorError, Page, read_page
+from engine.server.protocol import parse_json
+from engine.server.services import Services
+
+_LIMIT_DEFAULT = 1000
+_LIMIT_MAX = 10_000
+
+
+async def status(services: Services, exchange: Exchange, caller: Caller) -> None:
+    bridge = services.bridge
+    ids = {*services.gateway_ids(), *await services.peers.gateway_ids()}
+    document = {
+        "epoch": bridge.ready.epoch if bridge.ready else None,
+        "state": services.state,
+        "model": services.model_path,
+        "served_model_names": list(services.served_model_names),
+        "max_model_len": bridge.ready.max_model_len if bridge.ready else None,
+        "pid": os.getpid(),
+        "core_pid": bridge.core_pid,
+        "running": bridge.load.num_running,
+        "waiting": bridge.load.num_waiting,
+        "kv_usage": bridge.load.kv_usage,
+        "request_ids": sorted(ids),
+    }
+    await exchange.reply(200, orjson.dumps(document))
+
+
+async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
+    query = exchange.query()
+    limit = query.get("limit", str(_LIMIT_DEFAULT))
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= _LIMIT_MAX):
+        raise invalid(f"'limit' must be between 1 and {_LIMIT_MAX}.", "limit")
+    page = Page([], "", complete=True)
+    if services.journal_dir is not None:
+        after, wanted = query.get("after", ""), query.get("request_id")
+        try:
+            page = await asyncio.to_thread(read_page, services.journal_dir, after, int(limit), wanted)
+        except CursorError as error:
+            raise invalid(f"Invalid value for 'after': {error}.", "after") from error
+    document = {
+        "records": [msgspec.to_builtins(record) for record in page.records],
+        "cursor": page.cursor,
+        "complete": page.complete,
+    }
+    await exchange.reply(200, orjson.dumps(document))
+
+
+async def abort(services: Services, exchange: Exchange, caller: Caller) -> None:
+    body = parse_json(await exchange.body())
+    wanted = read_fields(body, {"request_id": Field(text(200), required=True)})["request_id"]
+    aborted = services.abort_gateway_request(wanted)
+    aborted = await services.peers.abort(wanted) or aborted
+    await exchange.reply(200, orjson.dumps({"aborted": aborted}))
+
+
+async def drain(services: Services, exchange: Exchange, caller: Caller) -> None:
+    services.request_drain()
+    await exchange.reply(202, b"{}")
+
+
+ROUTES = (
+    Route("GET", "/internal/status", status, Access.INTERNAL),
+    Route("GET", "/internal/usage", usage, Access.INTERNAL),
+    Route("POST", "/internal/abort", abort, Access.INTERNAL),
+    Route("POST", "/internal/drain", drain, Access.INTERNAL),
+)

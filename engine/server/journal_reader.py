@@ -1,0 +1,80 @@
+"""Reads the journals of all API processes of a directory, past and present, page by page.
+
+The cursor is opaque to callers and holds, per segment, how far it was read; segments that are closed and read
+to the end are dropped from it. A record may appear twice only if the caller asks twice with the same cursor.
+Runs in a thread: it blocks on files. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from engine.server import segments
+from engine.server.journal import Record, is_closed
+from engine.server.segments import Segment
+
+
+class CursorError(ValueError):
+    """The cursor was not made by this reader."""
+
+
+class _Cursor(msgspec.Struct):
+    """Segments up to `done` are finished; the others are read up to their offset in `at`."""
+
+    done: int = 0
+    at: dict[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    records: list[Record]
+    cursor: str
+    complete: bool
+    """No record was left when this page was read."""
+
+
+def read_page(directory: Path, after: str, limit: int, request_id: str | None = None) -> Page:
+    """Up to `limit` records behind the cursor, in the order of each segment, older segments first."""
+    cursor = _decode(after)
+    found = [segment for segment in segments.list_segments(directory) if segment.serial > cursor.done]
+    records: list[Record] = []
+    for segment in found:
+        for payload, offset in segments.read_frames(segment.path, cursor.at.get(segment.serial, 0)):
+            if payload != segments.CLOSED:
+                record = msgspec.json.decode(payload, type=Record)
+                if request_id in (None, record.request_id):
+                    if len(records) == limit:
+                        return Page(records, _encode(cursor), complete=False)
+                    records.append(record)
+            cursor.at[segment.serial] = offset
+    _forget_finished(cursor, found)
+    return Page(records, _encode(cursor), complete=True)
+
+
+def _forget_finished(cursor: _Cursor, found: list[Segment]) -> None:
+    """Closed segments that were read to the end need no entry once nothing older is open."""
+    for segment in found:
+        if cursor.at.get(segment.serial, 0) < segment.path.stat().st_size or not is_closed(segment):
+            break
+        cursor.done = segment.serial
+    alive = {segment.serial for segment in found if segment.serial > cursor.done}
+    cursor.at = {serial: offset for serial, offset in cursor.at.items() if serial in alive}
+
+
+def _encode(cursor: _Cursor) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(cursor)).decode().rstrip("=")
+
+
+def _decode(text: str) -> _Cursor:
+    if not text:
+        return _Cursor()
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.msgpack.decode(raw, type=_Cursor)
+    except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
+        raise CursorError("the cursor was not made by this server") from error

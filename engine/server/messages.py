@@ -1,0 +1,117 @@
+"""The `messages` array of a chat request: roles, text content, and what templates need of tool turns.
+
+Part of the strict parsing (`protocol`). Content parts of type text become one string; any other part is
+refused, since this engine reads text only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from engine.server.errors import invalid, missing
+from engine.server.fields import items, kind_of, obj, text
+
+MAX_MESSAGES = 8192
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_TEXT_PARTS = {"text": "text", "input_text": "text", "refusal": "refusal"}
+_read_text = text(16 << 20)
+_read_name = text(256)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    role: str
+    content: str | None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+
+    def for_template(self) -> dict[str, Any]:
+        """As templates expect it: absent keys stay absent."""
+        turn: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.name is not None:
+            turn["name"] = self.name
+        if self.tool_call_id is not None:
+            turn["tool_call_id"] = self.tool_call_id
+        if self.tool_calls:
+            turn["tool_calls"] = list(self.tool_calls)
+        return turn
+
+
+def read_messages(name: str, value: Any) -> tuple[ChatMessage, ...]:
+    messages: tuple[ChatMessage, ...] = items(MAX_MESSAGES, _read_message, min_items=1)(name, value)
+    return messages
+
+
+def _read_message(path: str, value: Any) -> ChatMessage:
+    message = obj(path, value)
+    role = message.get("role")
+    if role is None:
+        raise missing(f"{path}.role")
+    if role not in ROLES:
+        raise invalid(
+            f"Invalid value for '{path}.role': expected one of {', '.join(ROLES)}, got {str(role)[:40]!r}.",
+            f"{path}.role",
+        )
+    calls = message.get("tool_calls") if role == "assistant" else None
+    tool_calls = () if calls is None else items(128, _read_tool_call)(f"{path}.tool_calls", calls)
+    content = _read_content(f"{path}.content", message.get("content"))
+    if content is None and not tool_calls:
+        raise missing(f"{path}.content")
+    return ChatMessage(
+        role=role,
+        content=content,
+        name=_optional(path, message, "name"),
+        tool_call_id=_optional(path, message, "tool_call_id"),
+        tool_calls=tool_calls,
+    )
+
+
+def _optional(path: str, message: dict[str, Any], key: str) -> str | None:
+    value = message.get(key)
+    return None if value is None else _read_name(f"{path}.{key}", value)
+
+
+def _read_content(path: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return str(_read_text(path, value))
+    if isinstance(value, list):
+        return "\n".join(items(4096, _read_part)(path, value))
+    raise invalid(f"Invalid type for '{path}': expected a string or an array, got {kind_of(value)}.", path)
+
+
+def _read_part(path: str, value: Any) -> str:
+    part = obj(path, value)
+    kind = part.get("type")
+    key = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
+    if key is None:
+        raise invalid(
+            f"Invalid value for '{path}.type': this model reads text only, got {str(kind)[:40]!r}.",
+            f"{path}.type",
+        )
+    if part.get(key) is None:
+        raise missing(f"{path}.{key}")
+    return str(_read_text(f"{path}.{key}", part[key]))
+
+
+def _read_tool_call(path: str, value: Any) -> dict[str, Any]:
+    """A past call, its arguments as an object where they are one: templates print them as JSON."""
+    call = obj(path, value)
+    function = obj(f"{path}.function", call.get("function"))
+    name = _read_name(f"{path}.function.name", function.get("name"))
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        arguments = _parsed(arguments)
+    return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return arguments

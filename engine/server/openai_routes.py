@@ -1,0 +1,151 @@
+"""/v1/chat/completions, /v1/completions, /v1/models, /tokenize and /detokenize.
+
+Each handler is: parse, check, turn into sequences, run. Knows the endpoints' differences and nothing below them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from engine.server.admission import chat_prompt, check_open, completion_prompts, encode, make_job
+from engine.server.app import Route
+from engine.server.caller import Caller
+from engine.server.errors import engine_unavailable, invalid, missing, model_not_found
+from engine.server.exchange import Exchange
+from engine.server.fields import Field, flag, integer, items, read_fields, text
+from engine.server.generation import AnswerStyle, run
+from engine.server.protocol import CHAT_FIELDS, GenerationRequest, parse_chat, parse_completion, parse_json
+from engine.server.responses import ChatShape, CompletionShape
+from engine.server.services import Services
+
+_TOKENIZE_FIELDS = {
+    "prompt": Field(text(16 << 20)),
+    "messages": CHAT_FIELDS["messages"],
+    "add_special_tokens": Field(flag, True),
+    "add_generation_prompt": Field(flag, True),
+    "continue_final_message": Field(flag, False),
+    "chat_template_kwargs": CHAT_FIELDS["chat_template_kwargs"],
+    "return_token_strs": Field(flag, False),
+}
+_DETOKENIZE_FIELDS = {"tokens": Field(items(1 << 22, integer(0, 2**31 - 1)), required=True)}
+
+
+async def chat_completions(services: Services, exchange: Exchange, caller: Caller) -> None:
+    request = parse_chat(await exchange.body())
+    ready = check_open(services, request)
+    prompt = await chat_prompt(
+        services,
+        request.messages,
+        add_generation_prompt=request.add_generation_prompt,
+        continue_final_message=request.continue_final_message,
+        kwargs=request.chat_template_kwargs,
+    )
+    job = make_job(services, ready, request, [prompt], caller, "chatcmpl")
+    _name_ignored(exchange, request)
+    shape = ChatShape(
+        id_=job.id,
+        created=job.created,
+        model=request.model,
+        vocabulary=services.text.tokenizer,
+        prompt_token_ids=prompt if request.return_token_ids else None,
+    )
+    await run(exchange, services, job, shape, _style(request))
+
+
+async def completions(services: Services, exchange: Exchange, caller: Caller) -> None:
+    request = parse_completion(await exchange.body())
+    ready = check_open(services, request)
+    prompts = await completion_prompts(services, request)
+    job = make_job(services, ready, request, prompts, caller, "cmpl")
+    _name_ignored(exchange, request)
+    shape = CompletionShape(
+        id_=job.id,
+        created=job.created,
+        model=request.model,
+        vocabulary=services.text.tokenizer,
+        with_token_ids=request.return_token_ids,
+    )
+    await run(exchange, services, job, shape, _style(request))
+
+
+async def list_models(services: Services, exchange: Exchange, caller: Caller) -> None:
+    data = [_model(services, name) for name in services.served_model_names]
+    await exchange.reply(200, orjson.dumps({"object": "list", "data": data}))
+
+
+async def retrieve_model(services: Services, exchange: Exchange, caller: Caller) -> None:
+    name = exchange.path.rpartition("/")[2]
+    if name not in services.served_model_names:
+        raise model_not_found(name)
+    await exchange.reply(200, orjson.dumps(_model(services, name)))
+
+
+async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
+    """Tokens of a text, or of a conversation through the chat template."""
+    body = parse_json(await exchange.body())
+    values = read_fields(body, _TOKENIZE_FIELDS)
+    if values["messages"] is not None:
+        tokens = await chat_prompt(
+            services,
+            values["messages"],
+            add_generation_prompt=values["add_generation_prompt"],
+            continue_final_message=values["continue_final_message"],
+            kwargs=values["chat_template_kwargs"],
+        )
+    elif values["prompt"] is not None:
+        tokens = await encode(services, values["prompt"], add_special_tokens=values["add_special_tokens"])
+    else:
+        raise missing("prompt")
+    if services.bridge.ready is None:
+        raise engine_unavailable()
+    document: dict[str, Any] = {
+        "count": len(tokens),
+        "max_model_len": services.bridge.ready.max_model_len,
+        "tokens": tokens,
+        "token_strs": [services.text.tokenizer.token(index) for index in tokens]
+        if values["return_token_strs"]
+        else None,
+    }
+    await exchange.reply(200, orjson.dumps(document))
+
+
+async def detokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
+    tokens = read_fields(parse_json(await exchange.body()), _DETOKENIZE_FIELDS)["tokens"]
+    tokenizer = services.text.tokenizer
+    if tokens and max(tokens) >= tokenizer.vocab_size:
+        raise invalid(f"Invalid value for 'tokens': this model has {tokenizer.vocab_size} tokens.", "tokens")
+    raw = b"".join([tokenizer.token_bytes(index) for index in tokens])
+    await exchange.reply(200, orjson.dumps({"prompt": raw.decode("utf-8", "replace")}))
+
+
+ROUTES = (
+    Route("POST", "/v1/chat/completions", chat_completions),
+    Route("POST", "/v1/completions", completions),
+    Route("GET", "/v1/models", list_models),
+    Route("GET", "/v1/models/*", retrieve_model),
+    Route("POST", "/tokenize", tokenize),
+    Route("POST", "/detokenize", detokenize),
+)
+
+
+def _style(request: GenerationRequest) -> AnswerStyle:
+    return AnswerStyle(request.stream, request.include_usage, request.continuous_usage_stats)
+
+
+def _name_ignored(exchange: Exchange, request: GenerationRequest) -> None:
+    """Header-safe: foreign field names are whatever the caller wrote."""
+    names = [name[:64] for name in request.ignored[:32] if name.isascii() and name.isprintable()]
+    exchange.reply_headers["x-tollway-ignored"] = ", ".join(names)
+
+
+def _model(services: Services, name: str) -> dict[str, Any]:
+    ready = services.bridge.ready
+    return {
+        "id": name,
+        "object": "model",
+        "created": services.started_s,
+        "owned_by": "tollway",
+        "max_model_len": ready.max_model_len if ready else None,
+    }

@@ -1,0 +1,123 @@
+"""Journal segments on disk: framing, checksums, which files there are, and how a dead writer's file is closed.
+
+A segment is `SSSSSSSSSSSS.wN.journal` (serial number, API process) and holds frames: length u32, CRC-32 u32,
+payload. Its writer holds a lock on it as long as it lives, so that a file without a lock and without the
+closing frame belongs to a dead process. Knows frames, not what the records in them mean.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = b"TWJ1"
+_FRAME = struct.Struct("<II")
+_MAX_PAYLOAD = 1 << 20
+_NAME = re.compile(r"(\d{12})\.w(\d+)\.journal")
+CLOSED = b"closed"
+"""Payload of the last frame of a segment that nobody writes any more."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    serial: int
+    worker: int
+    path: Path
+
+
+def frame(payload: bytes) -> bytes:
+    assert 0 < len(payload) <= _MAX_PAYLOAD
+    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def list_segments(directory: Path) -> list[Segment]:
+    """All segments, oldest first."""
+    found = []
+    for path in directory.iterdir() if directory.is_dir() else ():
+        match = _NAME.fullmatch(path.name)
+        if match:
+            found.append(Segment(int(match[1]), int(match[2]), path))
+    return sorted(found)
+
+
+def create_segment(directory: Path, worker: int) -> tuple[int, Segment]:
+    """A new, locked file → (descriptor, segment). A serial number is given once, also across processes and
+    after segments were removed: the last one given stands in the directory's lock file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory / "journal.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        existing = list_segments(directory)
+        given = int(os.pread(lock, 12, 0) or b"0")
+        serial = max(given, existing[-1].serial if existing else 0) + 1
+        os.pwrite(lock, f"{serial:012d}".encode(), 0)
+        path = directory / f"{serial:012d}.w{worker}.journal"
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, MAGIC)
+    finally:
+        os.close(lock)
+    _sync_directory(directory)
+    return descriptor, Segment(serial, worker, path)
+
+
+def read_frames(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
+    """(payload, offset behind it) of every whole frame from `offset` on; ends at a torn or unfinished one."""
+    data = path.read_bytes() if offset <= len(MAGIC) else _tail(path, offset)
+    base = 0 if offset <= len(MAGIC) else offset
+    position = max(offset, len(MAGIC)) - base
+    if base == 0 and data[: len(MAGIC)] != MAGIC:
+        return
+    while position + _FRAME.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, position)
+        start = position + _FRAME.size
+        payload = data[start : start + length]
+        if not 0 < length <= _MAX_PAYLOAD or len(payload) < length or zlib.crc32(payload) != checksum:
+            return
+        position = start + length
+        yield payload, base + position
+
+
+@contextmanager
+def hold_orphan(segment: Segment) -> Iterator[int | None]:
+    """A descriptor to a segment whose writer is gone, locked; None while somebody writes to it."""
+    descriptor = os.open(segment.path, os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def finish_orphan(descriptor: int, payloads: Sequence[bytes], end_of_valid: int) -> None:
+    """Cut the torn tail, append `payloads` and the closing frame."""
+    os.ftruncate(descriptor, end_of_valid)
+    os.lseek(descriptor, 0, os.SEEK_END)
+    head = MAGIC if end_of_valid < len(MAGIC) else b""
+    os.write(descriptor, head + b"".join(frame(payload) for payload in [*payloads, CLOSED]))
+    os.fsync(descriptor)
+
+
+def _tail(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
