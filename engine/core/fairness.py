@@ -52,15 +52,15 @@ class FairQueue:
         self._accounts: dict[str, Account] = {}
         self._waiting: dict[str, Account] = {}
         """The accounts that have a request waiting."""
-        self._floor = 0.0
-        """Counter of the id served last; those who find nobody waiting start from here."""
+        self._last: Account | None = None
+        """The id that had the last turn."""
 
     def push(self, request: Request) -> None:
         account = self._accounts.get(request.fairness_id)
         if account is None:
             account = self._accounts[request.fairness_id] = Account(request.fairness_id, 0.0)
         if not account.waiting:
-            account.served = max(account.served, self._least_waiting())
+            account.served = max(account.served, self._entry())
             self._waiting[account.fairness_id] = account
         assert request.id not in account.waiting
         account.waiting[request.id] = request
@@ -76,8 +76,7 @@ class FairQueue:
 
     def note_turn(self, request: Request) -> None:
         """It is about to be admitted."""
-        assert request.account is not None
-        self._floor = max(self._floor, request.account.served)
+        self._last = request.account
 
     def remove(self, request: Request) -> None:
         """It waits no more."""
@@ -95,7 +94,7 @@ class FairQueue:
         account.num_live -= 1
         if account.num_live == 0:
             assert not account.waiting
-            if account.served <= self._floor:
+            if account.served <= self._entry():
                 del self._accounts[account.fairness_id]
             elif len(self._accounts) > 2 * MAX_IDLE_ACCOUNTS:
                 self._forget_small_debts()
@@ -106,8 +105,11 @@ class FairQueue:
             assert account.num_live >= len(account.waiting)
         assert self._waiting.keys() <= self._accounts.keys()
 
-    def _least_waiting(self) -> float:
-        return min((account.served for account in self._waiting.values()), default=self._floor)
+    def _entry(self) -> float:
+        """Where an id starts that had nothing waiting: beside the one that waits with the least, else
+        beside the one that waited last. It never goes down, so what lies below it need not be kept."""
+        nobody = 0.0 if self._last is None else self._last.served
+        return min((account.served for account in self._waiting.values()), default=nobody)
 
     def _forget_small_debts(self) -> None:
         idle = [account for account in self._accounts.values() if not account.num_live]

@@ -17,6 +17,9 @@ from engine.core.contract import BlockAppend
 from engine.core.prefix import PrefixIndex, extend_digests, first_visible_page
 from engine.core.request import Request
 
+NEVER = 1 << 62
+"""Later than any position."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -36,7 +39,6 @@ class KVManager:
         self._caches = config.enable_prefix_caching
         self._steps_in_flight = config.steps_in_flight
         self._max_chunk = config.max_num_batched_tokens
-        self.has_windows = any(window is not None for window in self._windows)
         self.num_groups = len(self._windows)
         self.pool = BlockPool(config.layout.num_blocks)
         self._index = PrefixIndex(config.layout, self.pool)
@@ -80,6 +82,7 @@ class KVManager:
         request.first_held = [
             self._index.first_needed(group, len(hit.tables[group])) for group in self._groups
         ]
+        request.release_at = self._next_release(request)
         request.num_computed = hit.num_tokens
         request.capacity = hit.num_tokens
         request.num_published = hit.num_tokens // self._block_size
@@ -118,7 +121,8 @@ class KVManager:
         request.publish_at = (num_full + 1) * self._block_size
 
     def release_behind(self, request: Request, position: int) -> None:
-        """Give back the pages that no query at `position` or later sees."""
+        """Give back the pages that no query at `position` or later sees. Worth a call from
+        `request.release_at` on."""
         for group, window in enumerate(self._windows):
             first, held = first_visible_page(position, window, self._block_size), request.first_held[group]
             if first > held:
@@ -126,6 +130,7 @@ class KVManager:
                 self.pool.release(table[held:first])
                 table[held:first] = [-1] * (first - held)
                 request.first_held[group] = first
+        request.release_at = self._next_release(request)
 
     def release(self, request: Request) -> None:
         """Give back everything, tail first and the groups side by side: the beginning of a sequence is the
@@ -201,6 +206,17 @@ class KVManager:
         if window is None:
             return num_pages
         return min(num_pages, self._num_pages(window - 1 + self._steps_in_flight * self._max_chunk) + 1)
+
+    def _next_release(self, request: Request) -> int:
+        """The first query position that leaves a page of a sliding group behind."""
+        return min(
+            (
+                (held + 1) * self._block_size + window - 1
+                for held, window in zip(request.first_held, self._windows, strict=True)
+                if window is not None
+            ),
+            default=NEVER,
+        )
 
     @staticmethod
     def _count_holders(requests: Iterable[Request]) -> Counter[int]:

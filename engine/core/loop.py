@@ -89,12 +89,11 @@ class Loop(Generic[HandleT]):
             case AddRequest():
                 self._add(message)
             case AbortRequest():
-                self._abort(
-                    [self._scheduler.live[id] for id in message.request_ids if id in self._scheduler.live]
-                )
+                live = self._scheduler.live
+                self._abort([live[id] for id in dict.fromkeys(message.request_ids) if id in live])
             case WorkerGone():
-                live = self._scheduler.live.values()
-                self._abort([request for request in live if request.worker == message.worker])
+                requests = self._scheduler.live.values()
+                self._abort([request for request in requests if request.worker == message.worker])
                 self._outbox.silence(message.worker)
             case Shutdown():
                 self._is_stopping = True

@@ -65,6 +65,8 @@ class Request:
     """Positions that the tables of all groups cover."""
     first_held: list[int] = field(default_factory=list)
     """Per KV group, index of the first page that is not behind the window."""
+    release_at: int = 0
+    """Query position from which on another page is behind a window."""
     page_digests: list[bytes] = field(default_factory=list)
     """Chained digests of the full pages of `token_ids`."""
     num_published: int = 0
@@ -72,7 +74,7 @@ class Request:
     publish_at: int = 0
     """Number of tokens, known and computed, that fills the next page to publish."""
 
-    account: Account | None = None
+    account: Account | None = field(default=None, repr=False)
     pages_wanted: int = 0
     """Free pages that the last failed admission asked for; no use to try again with fewer."""
     num_cached_tokens: int | None = None

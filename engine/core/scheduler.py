@@ -89,8 +89,9 @@ class Scheduler:
         for work, request in zip(step.schedule.work, step.requests, strict=True):
             request.num_steps_in_flight -= 1
             if request.phase is Phase.RUNNING:
-                if self.kv.has_windows:
-                    self.kv.release_behind(request, work.start + work.num_tokens)
+                position = work.start + work.num_tokens
+                if position >= request.release_at:
+                    self.kv.release_behind(request, position)
             elif request.num_steps_in_flight == 0:
                 del self._leaving[request]
                 self.kv.release(request)

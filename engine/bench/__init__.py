@@ -1,0 +1,1 @@
+"""Measuring the engine: each module is a command that prints what it measured."""

@@ -1,0 +1,153 @@
+"""Virtual token counters: whose turn it is, what it costs, who is remembered."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from engine.core import fairness
+from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT, FairQueue
+from engine.core.request import Request
+from tests.engine.core.harness import add
+
+numbers = itertools.count()
+
+
+def request(fairness_id: str, weight: float = 1.0) -> Request:
+    number = next(numbers)
+    return Request.from_message(
+        add(f"r{number}", 10, fairness_id=fairness_id, fairness_weight=weight),
+        sequence=number,
+        now=0.0,
+        eos_token_ids=(),
+    )
+
+
+def pushed(queue: FairQueue, fairness_id: str, weight: float = 1.0) -> Request:
+    made = request(fairness_id, weight)
+    queue.push(made)
+    return made
+
+
+def serve(queue: FairQueue, num_input: int, num_output: int = 0) -> Request:
+    """Admit the head, let it run and end."""
+    head = queue.head()
+    assert head is not None
+    assert head.account is not None
+    queue.note_turn(head)
+    queue.remove(head)
+    head.account.charge_input(head, num_input)
+    head.account.charge_output(head, num_output)
+    queue.retire(head)
+    return head
+
+
+def test_an_empty_queue_has_no_head() -> None:
+    assert FairQueue().head() is None
+
+
+def test_within_an_id_first_come_first_served() -> None:
+    queue = FairQueue()
+    requests = [pushed(queue, "a") for _ in range(4)]
+    assert [serve(queue, 10) for _ in range(4)] == requests
+
+
+def test_the_id_served_least_is_next() -> None:
+    queue = FairQueue()
+    for _ in range(3):
+        pushed(queue, "big")
+        pushed(queue, "small")
+    order = [serve(queue, 100 if i == 0 else 10).fairness_id for i in range(6)]
+    assert order == ["big", "small", "small", "small", "big", "big"]
+
+
+def test_an_output_token_costs_more_than_an_input_token() -> None:
+    queue = FairQueue()
+    head = pushed(queue, "a")
+    assert head.account is not None
+    head.account.charge_input(head, 10)
+    assert head.account.served == 10 * INPUT_WEIGHT
+    head.account.charge_output(head, 10)
+    assert head.account.served == 10 * INPUT_WEIGHT + 10 * OUTPUT_WEIGHT
+    assert OUTPUT_WEIGHT > INPUT_WEIGHT
+
+
+def test_weights_divide_the_cost() -> None:
+    queue = FairQueue()
+    for _ in range(40):
+        pushed(queue, "heavy", 3.0)
+        pushed(queue, "light", 1.0)
+    order = [serve(queue, 10).fairness_id for _ in range(40)]
+    assert order.count("heavy") == 30
+    assert order.count("light") == 10
+
+
+def test_idling_earns_no_credit() -> None:
+    queue = FairQueue()
+    for _ in range(20):
+        pushed(queue, "busy")
+    for _ in range(10):
+        serve(queue, 100)
+    for _ in range(10):
+        pushed(queue, "returning")
+    order = [serve(queue, 100).fairness_id for _ in range(10)]
+    assert order.count("returning") == 5, "it shares from now on and does not make up for the past"
+
+
+def test_who_comes_to_an_empty_line_starts_beside_the_one_served_last() -> None:
+    queue = FairQueue()
+    pushed(queue, "first")
+    serve(queue, 500)
+    second = pushed(queue, "second")
+    assert second.account is not None
+    assert second.account.served == 500
+
+
+def test_debt_is_not_forgotten_by_leaving_for_a_moment() -> None:
+    queue = FairQueue()
+    pushed(queue, "greedy")
+    pushed(queue, "other")
+    serve(queue, 1000)
+    pushed(queue, "greedy")
+    pushed(queue, "other")
+    assert [serve(queue, 10).fairness_id for _ in range(3)] == ["other", "other", "greedy"]
+
+
+def test_accounts_of_ids_without_requests_or_debt_are_dropped() -> None:
+    queue = FairQueue()
+    for number in range(50):
+        pushed(queue, f"id{number}")
+        serve(queue, 10)
+    assert len(queue._accounts) <= 2
+    queue.check_integrity()
+
+
+def test_remembered_debts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fairness, "MAX_IDLE_ACCOUNTS", 4)
+    queue = FairQueue()
+    for number in range(30):
+        pushed(queue, f"id{number}")
+    for number in range(30):
+        serve(queue, 10 + number)
+    assert len(queue._accounts) <= 9
+    assert "id28" in queue._accounts, "the largest debts are kept"
+
+
+def test_removal_from_the_middle() -> None:
+    queue = FairQueue()
+    first, second, third = (pushed(queue, "a") for _ in range(3))
+    queue.remove(second)
+    queue.retire(second)
+    assert serve(queue, 1) is first
+    assert serve(queue, 1) is third
+    assert queue.head() is None
+    queue.check_integrity()
+
+
+def test_a_weight_of_zero_is_no_division_by_zero() -> None:
+    queue = FairQueue()
+    head = pushed(queue, "a", 0.0)
+    serve(queue, 1)
+    assert head.account is not None
+    assert head.account.served == 1 / fairness.MIN_WEIGHT

@@ -1,0 +1,40 @@
+"""Whom to preempt, whose prompt goes on, how much room stays."""
+
+from __future__ import annotations
+
+from engine.core.policy import choose_victim, headroom_pages, prompt_order
+from engine.core.request import Request
+from tests.engine.core.harness import add
+
+
+def request(sequence: int, num_computed: int = 0, request_class: str = "interactive") -> Request:
+    made = Request.from_message(
+        add(f"r{sequence}", 100, request_class=request_class), sequence=sequence, now=0.0, eos_token_ids=()
+    )
+    made.num_computed = num_computed
+    return made
+
+
+def test_the_least_computed_work_goes_first() -> None:
+    most, least = request(0, 90), request(1, 10)
+    assert choose_victim([most, least, request(2, 50)]) is least
+
+
+def test_batch_goes_before_interactive_however_far_it_is() -> None:
+    batch = request(0, 90, "batch")
+    assert choose_victim([request(1, 1), batch, request(2, 2)]) is batch
+
+
+def test_between_equals_the_last_come_goes() -> None:
+    last = request(7, 10)
+    assert choose_victim([request(3, 10), last, request(5, 10)]) is last
+
+
+def test_prompts_go_on_by_class_and_then_arrival() -> None:
+    batch, late, early = request(0, 0, "batch"), request(5), request(2)
+    assert prompt_order([batch, late, early]) == [early, late, batch]
+
+
+def test_every_running_request_can_take_a_page_in_every_group() -> None:
+    assert headroom_pages(0, 6) == 0
+    assert headroom_pages(10, 6) == 60
