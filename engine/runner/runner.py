@@ -51,19 +51,22 @@ class TorchRunner:
         """Wait for the step; see `contract.Runner.collect` for what it raises."""
         return handle.result()
 
-    def warm_up(self, num_tokens: int) -> None:
-        """Run a prefill and a decode step that write no page, so that the first request pays for no
-        allocation or one-time initialisation."""
-        num_tokens = min(num_tokens, self._tables.max_model_len - 1)
-        no_pages = tuple((-1,) * -(-(num_tokens + 1) // self._tables.block_size) for _ in self._tables.blocks)
-        sampling = SamplingParams(seed=0, max_tokens=1, top_k=2, num_logprobs=1)
-        row = RowInit(0, [0] * num_tokens, num_tokens, sampling, no_pages)
-        steps = (
-            ScheduleOutput(0, (RowWork(0, 0, num_tokens, samples=True),), new_rows=(row,)),
-            ScheduleOutput(1, (RowWork(0, num_tokens, 1, samples=True),)),
-            ScheduleOutput(2, (), freed_rows=(0,)),
+    def warm_up(self, num_rows: int, num_tokens: int) -> None:
+        """Run a step of `num_tokens` spread over `num_rows`, then one token for each, with every stage of the
+        sampler and no page written: what memory and one-time work a step can need is taken here."""
+        per_row = max(1, min(num_tokens // num_rows, self._tables.max_model_len - 1))
+        sampling = SamplingParams(
+            seed=0, max_tokens=1, top_k=2, top_p=0.5, presence_penalty=0.5, num_logprobs=20
         )
-        for step in steps:
+        pages = ((-1,) * -(-(per_row + 1) // self._tables.block_size),) * len(self._tables.blocks)
+        rows = [RowInit(row, [0] * per_row, per_row, sampling, pages) for row in range(num_rows)]
+        prefill = tuple(RowWork(row, 0, per_row, samples=True) for row in range(num_rows))
+        decode = tuple(RowWork(row, per_row, 1, samples=True) for row in range(num_rows))
+        for step in (
+            ScheduleOutput(0, prefill, new_rows=tuple(rows)),
+            ScheduleOutput(1, decode),
+            ScheduleOutput(2, (), freed_rows=tuple(range(num_rows))),
+        ):
             self.collect(self.launch(step))
 
     def close(self) -> None:

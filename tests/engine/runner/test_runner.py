@@ -193,7 +193,8 @@ def test_warm_up_leaves_no_trace(toy: ToyLM, runner: TorchRunner, seed: int) -> 
     plain.add(0, _prompts(seed)[3], _sampling(1))
     plain.run(num_outputs=5)
     other = make_runner(toy, layout_of(toy))
-    other.warm_up(64)
+    other.warm_up(3, 150)
+    other.warm_up(1, 1)
     warmed.runner = other
     warmed.add(0, _prompts(seed)[3], _sampling(1))
     warmed.run(num_outputs=5)

@@ -1,0 +1,110 @@
+"""From settings to a runner that is ready: configuration, weights, worst case, page pool, warm-up.
+
+Place in the path: the core process's main calls `build_runner` once and makes its `CoreConfig` from the
+answer. Knows no sockets and no requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from engine.config import ConfigError, EngineConfig, ModelSettings, ResolvedConfig, resolve
+from engine.core.contract import KVLayout
+from engine.layers.batch import CausalLM
+from engine.models.config_reader import read_config
+from engine.models.loader import load_model
+from engine.models.model_config import ModelConfig
+from engine.runner import kv
+from engine.runner.runner import TorchRunner
+
+_log = logging.getLogger(__name__)
+
+_CPU_WARM_UP = (1, 64)
+"""Rows and tokens: enough for every one-time initialisation, a fraction of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltRunner:
+    """A runner and what the core process has to know about it."""
+
+    runner: TorchRunner
+    layout: KVLayout
+    model: ModelConfig
+    config: ResolvedConfig
+
+
+def build_runner(config: EngineConfig) -> BuiltRunner:
+    """Raises `ConfigError` or `ModelConfigError` when settings, checkpoint and machine do not fit together."""
+    path = _checkpoint(config.model)
+    model_config = read_config(path)
+    resolved = resolve(config, model_config, _device_kind(config.device.device))
+    device = torch.device(resolved.device)
+    if config.device.num_threads is not None:
+        torch.set_num_threads(config.device.num_threads)
+    model = load_model(
+        path,
+        dtype=kv.torch_dtype(resolved.dtype),
+        device=device,
+        load_format="dummy" if config.model.load_format == "dummy" else "auto",
+        max_positions=resolved.max_model_len,
+        config=model_config,
+        seed=config.model.seed,
+    )
+    layout = kv.layout_for(
+        resolved, model_config, model.kv_groups, _memory_for_pages(model, resolved, device)
+    )
+    runner = _runner(model, resolved, layout, device)
+    runner.warm_up(*_CPU_WARM_UP if resolved.device == "cpu" else _worst_case(resolved))
+    _log.info(
+        "runner ready: %s on %s in %s, %d KV pages", path.name, device, resolved.dtype, layout.num_blocks
+    )
+    return BuiltRunner(runner, layout, model_config, resolved)
+
+
+def _runner(model: CausalLM, config: ResolvedConfig, layout: KVLayout, device: torch.device) -> TorchRunner:
+    return TorchRunner(
+        model,
+        kv.allocate(layout, model.config, kv.torch_dtype(config.kv_dtype), device),
+        layout,
+        max_num_seqs=config.max_num_seqs,
+        max_model_len=config.max_model_len,
+        num_threads=config.settings.device.num_threads,
+    )
+
+
+def _memory_for_pages(model: CausalLM, config: ResolvedConfig, device: torch.device) -> int:
+    """On a GPU what the largest step leaves of the allowed share: it runs here, on a pool of one page."""
+    if config.device == "cpu":
+        return kv.cpu_budget()
+    rehearsal = _runner(model, config, KVLayout(kv.BLOCK_SIZE, 1, model.kv_groups), device)
+    rehearsal.warm_up(*_worst_case(config))
+    rehearsal.close()
+    del rehearsal
+    torch.cuda.empty_cache()
+    return kv.gpu_budget(device, config.settings.cache.gpu_memory_utilization)
+
+
+def _worst_case(config: ResolvedConfig) -> tuple[int, int]:
+    """Rows and tokens of the largest step."""
+    return config.max_num_seqs, config.max_num_batched_tokens
+
+
+def _checkpoint(settings: ModelSettings) -> Path:
+    path = Path(settings.model)
+    if not path.exists():
+        raise ConfigError(f"model must be a checkpoint directory or a .gguf file; {path} does not exist")
+    wanted = {"gguf": path.is_file(), "safetensors": path.is_dir()}
+    if not wanted.get(settings.load_format, True):
+        raise ConfigError(f"load_format is {settings.load_format}, but {path} is not of that kind")
+    return path
+
+
+def _device_kind(wanted: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is cuda, but torch sees no GPU")
+    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"

@@ -1,0 +1,88 @@
+"""engine.runner.load: a checkpoint on disk becomes a runner that answers, and mismatches are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.config import ConfigError, EngineConfig
+from engine.core.contract import KVLayout
+from engine.messages import SamplingParams
+from engine.runner.load import BuiltRunner, build_runner
+from tests.engine.runner.driver import Driver
+from tests.models import write_tiny_gemma3, write_tiny_llama
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "llama")
+
+
+def _build(path: Path, **flags: object) -> BuiltRunner:
+    defaults = {"model": str(path), "device": "cpu", "num_threads": 1, "num_gpu_blocks_override": 300}
+    return build_runner(EngineConfig.from_flags(defaults | flags))
+
+
+def _answer(built: BuiltRunner, layout: KVLayout) -> list[int]:
+    driver = Driver(built.runner, layout)
+    row = driver.add(0, list(range(5, 45)), SamplingParams(seed=3, max_tokens=9, temperature=0.0))
+    driver.run(num_outputs=12)
+    built.runner.close()
+    return row.outputs
+
+
+def test_llama_answers(llama: Path) -> None:
+    built = _build(llama)
+    assert built.layout.num_blocks == 300
+    assert built.layout.block_size == 16
+    assert built.model.family == "llama"
+    assert (built.config.device, built.config.dtype, built.config.max_model_len) == ("cpu", "float32", 1024)
+    first = _answer(built, built.layout)
+    assert len(set(first)) > 3
+    again = _build(llama, load_format="safetensors")
+    assert _answer(again, again.layout) == first
+
+
+def test_gemma3_groups_by_window_and_bounds_its_pool(tmp_path: Path) -> None:
+    built = _build(
+        write_tiny_gemma3(tmp_path),
+        max_model_len=100,
+        num_gpu_blocks_override=None,
+        kv_cache_memory_bytes=2**30,
+        max_num_seqs=2,
+    )
+    assert {group.window for group in built.layout.groups} == {None, 24}
+    # Two rows of 100 tokens: 7 pages a group at most, and the memory given would hold far more.
+    assert built.layout.num_blocks == 2 * 7 * len(built.layout.groups)
+    assert len(_answer(built, built.layout)) == 12
+
+
+def test_dummy_weights_follow_the_seed(llama: Path) -> None:
+    answers = []
+    for seed in (1, 1, 2):
+        built = _build(llama, load_format="dummy", seed=seed)
+        answers.append(_answer(built, built.layout))
+    assert answers[0] == answers[1] != answers[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"load_format": "gguf"}, "load_format is gguf"),
+        ({"device": "cuda"}, "torch sees no GPU"),
+        ({"max_model_len": 2000}, "max_model_len must be at most 1024"),
+        ({"num_gpu_blocks_override": 10}, "only 10 fit"),
+    ],
+)
+def test_mismatches_are_named(
+    llama: Path, flags: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ConfigError, match=message):
+        _build(llama, **flags)
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere does not exist"):
+        _build(tmp_path / "nowhere")
