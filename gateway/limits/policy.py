@@ -208,7 +208,7 @@ def share(descriptor: Descriptor, replicas: int) -> Descriptor:
 
 
 def _concerns(scoped: ScopedLimits, principal: Principal, served_model: str) -> bool:
-    return scoped.key_id in (None, principal.key_id) and scoped.served_model in (None, served_model)
+    return scoped.key_id in (None, principal.quota_key_id) and scoped.served_model in (None, served_model)
 
 
 def _descriptors(tenant_id: TenantId, scoped: ScopedLimits) -> list[Descriptor]:

@@ -48,8 +48,15 @@ class Principal:
     service_account_id: ServiceAccountId | None = None
     fairness_weight: int = 1
     cache_sharing_group: str | None = None
+    lineage_id: KeyId | None = None
+    """The first key of the rotations that led to this one; None if it was never rotated."""
     limits: tuple[ScopedLimits, ...] = ()
     """The rows that can concern this key: the tenant's own and those that name the key."""
+
+    @property
+    def quota_key_id(self) -> KeyId:
+        """What a key's limits and budgets are kept under: rotation changes the secret and nothing else."""
+        return self.lineage_id or self.key_id
 
     def require(self, scope: str) -> None:
         if scope not in self.scopes:

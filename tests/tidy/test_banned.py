@@ -41,6 +41,7 @@ BROAD_EXCEPT_HOMES = (
     "gateway/pool/supervisor.py",
     "gateway/worker.py",
     "gateway/ledger/batcher.py",
+    "gateway/tenancy/revision.py",
     "engine/server/",
     "engine/process.py",
     "engine/core/loop.py",

@@ -1,0 +1,112 @@
+"""API keys: their format, how one is made, and how one is proved. Pure but for the randomness passed in.
+
+A key is `tw-<8 public>-<43 secret>`. The public part finds the row; of the whole only an HMAC-SHA256 under the
+server's pepper is stored, so neither the database alone nor the pepper alone lets anybody in. The value exists
+once, in the answer that creates it. This module knows no database and no tenant.
+"""
+
+import base64
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.errors import InvalidApiKey, MissingCredentials
+from gateway.ids import Entropy
+from gateway.settings import SecuritySettings, read_secret
+
+__all__ = ["ApiKey", "Peppers", "bearer_key", "generate_key", "mask_key", "parse_key"]
+
+PUBLIC_BYTES = 5
+SECRET_BYTES = 32
+_FORMAT = re.compile(r"tw-([a-z2-7]{8})-([A-Za-z0-9_-]{43})")
+_PEPPER_BYTES_MIN = 16
+_MASKED_MIN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A well-formed key, proved or not. Its `repr` holds no secret."""
+
+    public_id: str
+    secret: str = field(repr=False)
+
+    @property
+    def value(self) -> str:
+        return f"tw-{self.public_id}-{self.secret}"
+
+
+@dataclass(frozen=True, slots=True)
+class Peppers:
+    """The server's secrets under which keys are stored: one for new keys, older ones for as long as needed."""
+
+    current_id: str
+    _by_id: Mapping[str, bytes] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        assert self.current_id in self._by_id
+        short = [name for name, pepper in self._by_id.items() if len(pepper) < _PEPPER_BYTES_MIN]
+        if short:
+            raise ValueError(f"pepper {short[0]} is shorter than {_PEPPER_BYTES_MIN} bytes")
+
+    @classmethod
+    def from_settings(cls, settings: SecuritySettings) -> "Peppers":
+        current = read_secret(settings.key_pepper, settings.key_pepper_file, "security.key_pepper_file")
+        if current is None:
+            raise ValueError("set TOLLWAY_SECURITY__KEY_PEPPER_FILE: without a pepper no key can be checked")
+        old = settings.old_key_peppers_file
+        return cls(
+            settings.key_pepper_id,
+            {**(_read_peppers(old.read_bytes()) if old else {}), settings.key_pepper_id: current},
+        )
+
+    def digest(self, key: ApiKey) -> bytes:
+        return _digest(self._by_id[self.current_id], key)
+
+    def proves(self, key: ApiKey, stored: bytes, pepper_id: str) -> bool:
+        """Whether the key is the one that was stored, in a time that tells nothing about how near it came."""
+        pepper = self._by_id.get(pepper_id)
+        return pepper is not None and hmac.compare_digest(_digest(pepper, key), stored)
+
+
+def generate_key(entropy: Entropy) -> ApiKey:
+    public = base64.b32encode(entropy(PUBLIC_BYTES)).decode().lower()
+    secret = base64.urlsafe_b64encode(entropy(SECRET_BYTES)).decode().rstrip("=")
+    return ApiKey(public, secret)
+
+
+def parse_key(value: str) -> ApiKey | None:
+    match = _FORMAT.fullmatch(value)
+    return ApiKey(match[1], match[2]) if match else None
+
+
+def bearer_key(authorization: str | None) -> ApiKey:
+    """The key of an Authorization header; what is not one of our keys is answered as an unknown key."""
+    scheme, _, value = (authorization or "").strip().partition(" ")
+    value = value.strip()
+    if scheme.lower() != "bearer" or not value or " " in value:
+        raise MissingCredentials
+    key = parse_key(value)
+    if key is None:
+        raise InvalidApiKey(mask_key(value))
+    return key
+
+
+def mask_key(value: str) -> str:
+    """Enough for its owner to recognise a key by, and not enough for anybody else. Short values say nothing."""
+    key = parse_key(value)
+    if key is not None:
+        return f"tw-{key.public_id}-***{key.secret[-4:]}"
+    if len(value) < _MASKED_MIN or not value.isascii() or not value.isprintable():
+        return "***"
+    return f"{value[:3]}***{value[-4:]}"
+
+
+def _digest(pepper: bytes, key: ApiKey) -> bytes:
+    return hmac.digest(pepper, key.value.encode(), "sha256")
+
+
+def _read_peppers(content: bytes) -> dict[str, bytes]:
+    """Lines of `id:value`."""
+    pairs = [line.partition(b":") for line in content.splitlines() if line.strip()]
+    return {name.decode().strip(): value.strip() for name, _, value in pairs}

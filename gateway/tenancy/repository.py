@@ -1,0 +1,299 @@
+"""All SQL of tenancy. Tenants, service accounts, keys, limits, and the revisions that changes raise.
+
+Every method names its tenant, except the two doors: a key is found by its public part, before its tenant is
+known, and an admin key belongs to none. Nothing here decides; `service` and `directory` do.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Select, func, insert, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+
+from gateway.db import ReadSession, WriteSession
+from gateway.ids import KeyId, ServiceAccountId, TenantId
+from gateway.ledger.models import ConfigRevision
+from gateway.tenancy.models import AdminApiKey, ApiKey, RateLimit, ServiceAccount, Tenant
+from gateway.tenancy.principal import LimitSet, ScopedLimits
+
+__all__ = ["AdminKeyRow", "KeyRow", "TenancyRepository"]
+
+_BOOTSTRAP_LOCK = 7_466_011_208_423_518
+_LIMIT_FIELDS = tuple(LimitSet.__slots__)
+_LINEAGE_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A tenant's key with everything that a request of it needs to know."""
+
+    tenant_id: TenantId
+    id: KeyId
+    name: str
+    lineage_id: KeyId
+    """The first key of the chain of rotations: limits and budgets of a key are kept under this id."""
+    public_id: str
+    secret_hmac: bytes
+    pepper_id: str
+    service_account_id: ServiceAccountId | None
+    scopes: frozenset[str]
+    ip_allow_list: tuple[str, ...]
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    rotated_from: KeyId | None
+    owner_is_active: bool
+    """The tenant is not archived and the service account, if any, not deleted."""
+    fairness_weight: int
+    cache_sharing_group: str | None
+    limits: tuple[ScopedLimits, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AdminKeyRow:
+    id: KeyId
+    public_id: str
+    secret_hmac: bytes
+    pepper_id: str
+    scopes: frozenset[str]
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class TenancyRepository:
+    async def revisions(self, session: ReadSession) -> Mapping[str, int]:
+        rows = await session.execute(select(ConfigRevision.topic, ConfigRevision.revision))
+        return {row.topic: row.revision for row in rows}
+
+    async def key_by_public_id(self, session: ReadSession, public_id: str) -> KeyRow | None:
+        """The door: the tenant follows from the key."""
+        found = (await session.execute(_keys().where(ApiKey.public_id == public_id))).one_or_none()
+        if found is None:
+            return None
+        key, tenant, account = found
+        tenant_id = TenantId(key.tenant_id)
+        lineage_id = await self.lineage_id(session, tenant_id, KeyId(key.id))
+        limits = await self.limits_of_key(session, tenant_id, lineage_id)
+        return _key_row(key, tenant, account, lineage_id, limits)
+
+    async def admin_key_by_public_id(self, session: ReadSession, public_id: str) -> AdminKeyRow | None:
+        row = await session.scalar(select(AdminApiKey).where(AdminApiKey.public_id == public_id))
+        if row is None:
+            return None
+        return AdminKeyRow(
+            KeyId(row.id),
+            row.public_id,
+            row.secret_hmac,
+            row.pepper_id,
+            frozenset(row.scopes),
+            row.expires_at,
+            row.revoked_at,
+        )
+
+    async def lineage_id(
+        self, session: ReadSession | WriteSession, tenant_id: TenantId, key_id: KeyId
+    ) -> KeyId:
+        """The first key of the rotations that led to this one."""
+        step = (
+            select(ApiKey.id, ApiKey.rotated_from, literal(1).label("depth"))
+            .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id)
+            .cte("lineage", recursive=True)
+        )
+        older = select(ApiKey.id, ApiKey.rotated_from, step.c.depth + 1).where(
+            ApiKey.tenant_id == tenant_id, ApiKey.id == step.c.rotated_from, step.c.depth < _LINEAGE_MAX
+        )
+        chain = step.union_all(older)
+        return KeyId((await session.scalars(select(chain.c.id).where(chain.c.rotated_from.is_(None)))).one())
+
+    async def limits_of_key(
+        self, session: ReadSession, tenant_id: TenantId, lineage_id: KeyId
+    ) -> tuple[ScopedLimits, ...]:
+        """The tenant's own rows and those of the key, each for all models or for one."""
+        rows = await session.scalars(
+            select(RateLimit)
+            .where(
+                RateLimit.tenant_id == tenant_id,
+                or_(RateLimit.key_id.is_(None), RateLimit.key_id == lineage_id),
+            )
+            .order_by(RateLimit.key_id.nulls_first(), RateLimit.served_model.nulls_first())
+        )
+        return tuple(_scoped(row) for row in rows)
+
+    async def key(self, session: WriteSession, tenant_id: TenantId, key_id: KeyId) -> KeyRow | None:
+        """For a change: the row is locked until the transaction ends."""
+        query = _keys().where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id)
+        found = (await session.execute(query.with_for_update(of=ApiKey))).one_or_none()
+        if found is None:
+            return None
+        key, tenant, account = found
+        return _key_row(key, tenant, account, await self.lineage_id(session, tenant_id, key_id), ())
+
+    async def successor(
+        self, session: WriteSession, tenant_id: TenantId, key_id: KeyId, rotation_key: str
+    ) -> KeyId | None:
+        """The key that this rotation of `key_id` already made."""
+        found = await session.scalar(
+            select(ApiKey.id).where(
+                ApiKey.tenant_id == tenant_id,
+                ApiKey.rotated_from == key_id,
+                ApiKey.rotation_key == rotation_key,
+            )
+        )
+        return KeyId(found) if found is not None else None
+
+    async def tenant_is_active(self, session: WriteSession, tenant_id: TenantId) -> bool | None:
+        """None if there is no such tenant. Locked against archiving until the transaction ends."""
+        status = await session.scalar(
+            select(Tenant.status).where(Tenant.id == tenant_id).with_for_update(read=True)
+        )
+        return None if status is None else status == "active"
+
+    async def service_account_exists(
+        self, session: WriteSession, tenant_id: TenantId, service_account_id: ServiceAccountId
+    ) -> bool:
+        query = select(ServiceAccount.id).where(
+            ServiceAccount.tenant_id == tenant_id,
+            ServiceAccount.id == service_account_id,
+            ServiceAccount.deleted_at.is_(None),
+        )
+        return await session.scalar(query) is not None
+
+    async def insert_tenant(self, session: WriteSession, tenant_id: TenantId, name: str, weight: int) -> None:
+        await session.execute(insert(Tenant).values(id=tenant_id, name=name, fairness_weight=weight))
+
+    async def archive_tenant(self, session: WriteSession, tenant_id: TenantId, at: datetime) -> None:
+        await session.execute(
+            update(Tenant)
+            .where(Tenant.id == tenant_id)
+            .values(status="archived", archived_at=at, updated_at=at)
+        )
+
+    async def insert_service_account(
+        self, session: WriteSession, tenant_id: TenantId, id: ServiceAccountId, name: str, role: str
+    ) -> None:
+        await session.execute(insert(ServiceAccount).values(tenant_id=tenant_id, id=id, name=name, role=role))
+
+    async def insert_key(self, session: WriteSession, row: KeyRow, rotation_key: str | None = None) -> bool:
+        """False if the public part is taken; then nothing was written."""
+        written = await session.scalar(
+            pg_insert(ApiKey)
+            .values(
+                tenant_id=row.tenant_id,
+                id=row.id,
+                name=row.name,
+                public_id=row.public_id,
+                secret_hmac=row.secret_hmac,
+                pepper_id=row.pepper_id,
+                service_account_id=row.service_account_id,
+                scopes=sorted(row.scopes),
+                ip_allow_list=list(row.ip_allow_list),
+                expires_at=row.expires_at,
+                rotated_from=row.rotated_from,
+                rotation_key=rotation_key,
+            )
+            .on_conflict_do_nothing(index_elements=[ApiKey.public_id])
+            .returning(ApiKey.id)
+        )
+        return written is not None
+
+    async def revoke_key(
+        self, session: WriteSession, tenant_id: TenantId, key_id: KeyId, at: datetime
+    ) -> None:
+        await session.execute(
+            update(ApiKey)
+            .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+            .values(revoked_at=at)
+        )
+
+    async def restrict_key(
+        self,
+        session: WriteSession,
+        tenant_id: TenantId,
+        key_id: KeyId,
+        expires_at: datetime | None,
+        ip_allow_list: Sequence[str],
+    ) -> None:
+        await session.execute(
+            update(ApiKey)
+            .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id)
+            .values(expires_at=expires_at, ip_allow_list=list(ip_allow_list))
+        )
+
+    async def put_limits(
+        self, session: WriteSession, tenant_id: TenantId, id: str, scoped: ScopedLimits, at: datetime
+    ) -> None:
+        """One row per scope: a second one replaces the first."""
+        values = {name: getattr(scoped.limits, name) for name in _LIMIT_FIELDS} | {"updated_at": at}
+        scope = {"tenant_id": tenant_id, "key_id": scoped.key_id, "served_model": scoped.served_model}
+        await session.execute(
+            pg_insert(RateLimit)
+            .values(id=id, **scope, **values)
+            .on_conflict_do_update(
+                index_elements=[RateLimit.tenant_id, RateLimit.key_id, RateLimit.served_model], set_=values
+            )
+        )
+
+    async def lock_bootstrap(self, session: WriteSession) -> int:
+        """Serialises bootstraps until the transaction ends; the number of admin keys that there ever were."""
+        await session.execute(select(func.pg_advisory_xact_lock(_BOOTSTRAP_LOCK)))
+        return await session.scalar(select(func.count()).select_from(AdminApiKey)) or 0
+
+    async def insert_admin_key(self, session: WriteSession, row: AdminKeyRow, name: str) -> None:
+        await session.execute(
+            insert(AdminApiKey).values(
+                id=row.id,
+                name=name,
+                public_id=row.public_id,
+                secret_hmac=row.secret_hmac,
+                pepper_id=row.pepper_id,
+                scopes=sorted(row.scopes),
+                expires_at=row.expires_at,
+            )
+        )
+
+
+def _keys() -> Select[ApiKey, Tenant, ServiceAccount]:
+    return (
+        select(ApiKey, Tenant, ServiceAccount)
+        .join(Tenant, Tenant.id == ApiKey.tenant_id)
+        .outerjoin(
+            ServiceAccount,
+            (ServiceAccount.tenant_id == ApiKey.tenant_id) & (ServiceAccount.id == ApiKey.service_account_id),
+        )
+    )
+
+
+def _key_row(
+    key: ApiKey,
+    tenant: Tenant,
+    account: ServiceAccount | None,
+    lineage_id: KeyId,
+    limits: tuple[ScopedLimits, ...],
+) -> KeyRow:
+    return KeyRow(
+        tenant_id=TenantId(key.tenant_id),
+        id=KeyId(key.id),
+        name=key.name,
+        lineage_id=lineage_id,
+        public_id=key.public_id,
+        secret_hmac=key.secret_hmac,
+        pepper_id=key.pepper_id,
+        service_account_id=ServiceAccountId(account.id) if account is not None else None,
+        scopes=frozenset(key.scopes),
+        ip_allow_list=tuple(key.ip_allow_list),
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+        rotated_from=KeyId(key.rotated_from) if key.rotated_from is not None else None,
+        owner_is_active=tenant.status == "active" and (account is None or account.deleted_at is None),
+        fairness_weight=tenant.fairness_weight,
+        cache_sharing_group=tenant.cache_sharing_group,
+        limits=limits,
+    )
+
+
+def _scoped(row: RateLimit) -> ScopedLimits:
+    return ScopedLimits(
+        KeyId(row.key_id) if row.key_id is not None else None,
+        row.served_model,
+        LimitSet(**{name: getattr(row, name) for name in _LIMIT_FIELDS}),
+    )

@@ -1,0 +1,312 @@
+"""Changes of tenants, service accounts, keys and limits: rules, and one audit row in the same transaction.
+
+The caller opens the transaction and commits it; nothing here commits. A key's value is in the answer that
+creates it and nowhere else. It does not know HTTP or who called beyond the `Actor`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from gateway.audit.repository import Actor, AuditEntry, AuditRepository
+from gateway.clock import Clock
+from gateway.db import WriteSession
+from gateway.errors import Conflict, InvalidValue, NotFound
+from gateway.ids import Entropy, IdSource, KeyId, ServiceAccountId, TenantId
+from gateway.settings import LimitSettings
+from gateway.tenancy.addresses import parse_networks
+from gateway.tenancy.keys import Peppers, generate_key, mask_key
+from gateway.tenancy.principal import MODEL_SCOPE, LimitSet, ScopedLimits
+from gateway.tenancy.repository import KeyRow, TenancyRepository
+
+__all__ = ["SCOPES", "IssuedKey", "KeyOptions", "TenancyService", "default_limits"]
+
+SCOPES = frozenset({MODEL_SCOPE, "usage.read", "webhooks.write"})
+NAME_MAX = 200
+GRACE_MAX_S = 30 * 86_400
+_PUBLIC_ID_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A new key. `value` is None when the same rotation is asked for again: it was shown once."""
+
+    id: KeyId
+    value: str | None = field(repr=False)
+    masked: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """What a key may do and from where, until when."""
+
+    scopes: frozenset[str] = frozenset({MODEL_SCOPE})
+    expires_at: datetime | None = None
+    ip_allow_list: tuple[str, ...] = ()
+
+
+class TenancyService:
+    def __init__(
+        self,
+        repository: TenancyRepository,
+        audit: AuditRepository,
+        peppers: Peppers,
+        clock: Clock,
+        ids: IdSource,
+        entropy: Entropy,
+        new_tenant_limits: LimitSet,
+    ) -> None:
+        self._repository = repository
+        self._audit = audit
+        self._peppers = peppers
+        self._clock = clock
+        self._ids = ids
+        self._entropy = entropy
+        self._new_tenant_limits = new_tenant_limits
+
+    async def create_tenant(
+        self, session: WriteSession, actor: Actor, name: str, fairness_weight: int = 1
+    ) -> TenantId:
+        _check_name(name)
+        tenant_id = TenantId(self._ids.new("proj"))
+        await self._repository.insert_tenant(session, tenant_id, name, fairness_weight)
+        await self._put_limits(session, tenant_id, ScopedLimits(None, None, self._new_tenant_limits))
+        await self._record(session, actor, "project.created", "project", tenant_id, tenant_id, {"name": name})
+        return tenant_id
+
+    async def archive_tenant(self, session: WriteSession, actor: Actor, tenant_id: TenantId) -> None:
+        await self._require_active(session, tenant_id)
+        await self._repository.archive_tenant(session, tenant_id, self._clock.now())
+        await self._record(session, actor, "project.archived", "project", tenant_id, tenant_id, {})
+
+    async def create_service_account(
+        self,
+        session: WriteSession,
+        actor: Actor,
+        tenant_id: TenantId,
+        name: str,
+        role: Literal["owner", "member"] = "member",
+    ) -> ServiceAccountId:
+        _check_name(name)
+        await self._require_active(session, tenant_id)
+        account_id = ServiceAccountId(self._ids.new("svc_acct"))
+        await self._repository.insert_service_account(session, tenant_id, account_id, name, role)
+        details = {"name": name, "role": role}
+        await self._record(
+            session, actor, "service_account.created", "service_account", account_id, tenant_id, details
+        )
+        return account_id
+
+    async def create_key(
+        self,
+        session: WriteSession,
+        actor: Actor,
+        tenant_id: TenantId,
+        name: str,
+        service_account_id: ServiceAccountId | None = None,
+        options: KeyOptions | None = None,
+    ) -> IssuedKey:
+        options = options or KeyOptions()
+        _check_name(name)
+        _check_options(options, self._clock.now())
+        await self._require_active(session, tenant_id)
+        if service_account_id is not None and not await self._repository.service_account_exists(
+            session, tenant_id, service_account_id
+        ):
+            raise NotFound("No such service account.")
+        key_id = KeyId(self._ids.new("key"))
+        template = _new_row(tenant_id, key_id, name, service_account_id, options)
+        issued = await self._issue(session, template)
+        details = {"name": name, "masked": issued.masked, **_options_details(options)}
+        await self._record(session, actor, "api_key.created", "api_key", key_id, tenant_id, details)
+        return issued
+
+    async def rotate_key(
+        self,
+        session: WriteSession,
+        actor: Actor,
+        tenant_id: TenantId,
+        key_id: KeyId,
+        grace_s: float,
+        idempotency_key: str,
+    ) -> IssuedKey:
+        """A new secret in place of the old one; both work until the grace is over, to the instant. The same
+        rotation asked for again answers with the same key, without its value. Everything else stays: limits
+        and budgets of a key belong to the whole chain of its rotations."""
+        if not 0 <= grace_s <= GRACE_MAX_S:
+            raise InvalidValue(f"The grace period must be between 0 and {GRACE_MAX_S} seconds.", "grace_s")
+        if not 0 < len(idempotency_key) <= NAME_MAX:
+            raise InvalidValue(f"The key must have 1 to {NAME_MAX} characters.", "idempotency_key")
+        old = await self._require_key(session, tenant_id, key_id)
+        made = await self._repository.successor(session, tenant_id, key_id, idempotency_key)
+        if made is not None:
+            successor = await self._require_key(session, tenant_id, made)
+            return IssuedKey(made, None, f"tw-{successor.public_id}-***")
+        now = self._clock.now()
+        if old.revoked_at is not None or (old.expires_at is not None and old.expires_at <= now):
+            raise Conflict("The key is revoked or expired and cannot be rotated.")
+        new_id = KeyId(self._ids.new("key"))
+        issued = await self._issue(session, replace(old, id=new_id, rotated_from=old.id), idempotency_key)
+        ends = min(filter(None, (old.expires_at, now + timedelta(seconds=grace_s))))
+        await self._repository.restrict_key(session, tenant_id, old.id, ends, old.ip_allow_list)
+        details = {"successor": new_id, "masked": issued.masked, "old_expires_at": ends.isoformat()}
+        await self._record(session, actor, "api_key.rotated", "api_key", old.id, tenant_id, details)
+        return issued
+
+    async def revoke_key(
+        self, session: WriteSession, actor: Actor, tenant_id: TenantId, key_id: KeyId
+    ) -> None:
+        """Takes effect on every replica within 2 s. A second revocation changes nothing."""
+        row = await self._require_key(session, tenant_id, key_id)
+        if row.revoked_at is not None:
+            return
+        await self._repository.revoke_key(session, tenant_id, key_id, self._clock.now())
+        await self._record(
+            session, actor, "api_key.revoked", "api_key", key_id, tenant_id, {"name": row.name}
+        )
+
+    async def restrict_key(
+        self,
+        session: WriteSession,
+        actor: Actor,
+        tenant_id: TenantId,
+        key_id: KeyId,
+        expires_at: datetime | None,
+        ip_allow_list: Sequence[str],
+    ) -> None:
+        """Sets expiry and IP allow-list."""
+        row = await self._require_key(session, tenant_id, key_id)
+        options = KeyOptions(row.scopes, expires_at, tuple(ip_allow_list))
+        _check_options(options, self._clock.now())
+        await self._repository.restrict_key(session, tenant_id, key_id, expires_at, ip_allow_list)
+        before = _options_details(KeyOptions(row.scopes, row.expires_at, row.ip_allow_list))
+        details = {"before": before, "after": _options_details(options)}
+        await self._record(session, actor, "api_key.updated", "api_key", key_id, tenant_id, details)
+
+    async def set_limits(
+        self, session: WriteSession, actor: Actor, tenant_id: TenantId, scoped: ScopedLimits
+    ) -> None:
+        """Replaces the limits of one scope."""
+        await self._require_active(session, tenant_id)
+        _check_limits(scoped.limits)
+        if scoped.key_id is not None:
+            row = await self._require_key(session, tenant_id, scoped.key_id)
+            scoped = replace(scoped, key_id=row.lineage_id)
+        await self._put_limits(session, tenant_id, scoped)
+        details = {
+            "key_id": scoped.key_id,
+            "served_model": scoped.served_model,
+            "after": {name: getattr(scoped.limits, name) for name in LimitSet.__slots__},
+        }
+        await self._record(session, actor, "rate_limit.updated", "rate_limit", tenant_id, tenant_id, details)
+
+    async def _issue(self, session: WriteSession, row: KeyRow, rotation_key: str | None = None) -> IssuedKey:
+        """Writes `row` with a fresh public part and secret."""
+        for _ in range(_PUBLIC_ID_ATTEMPTS):
+            key = generate_key(self._entropy)
+            secret_hmac = self._peppers.digest(key)
+            complete = replace(
+                row, public_id=key.public_id, secret_hmac=secret_hmac, pepper_id=self._peppers.current_id
+            )
+            if await self._repository.insert_key(session, complete, rotation_key):
+                return IssuedKey(row.id, key.value, mask_key(key.value))
+        raise AssertionError("40 random bits collided five times: the randomness is broken")
+
+    async def _put_limits(self, session: WriteSession, tenant_id: TenantId, scoped: ScopedLimits) -> None:
+        row_id = self._ids.new("rl")
+        await self._repository.put_limits(session, tenant_id, row_id, scoped, self._clock.now())
+
+    async def _require_active(self, session: WriteSession, tenant_id: TenantId) -> None:
+        active = await self._repository.tenant_is_active(session, tenant_id)
+        if active is None:
+            raise NotFound("No such project.")
+        if not active:
+            raise Conflict("The project is archived.")
+
+    async def _require_key(self, session: WriteSession, tenant_id: TenantId, key_id: KeyId) -> KeyRow:
+        row = await self._repository.key(session, tenant_id, key_id)
+        if row is None:
+            raise NotFound("No such API key.")
+        return row
+
+    async def _record(
+        self,
+        session: WriteSession,
+        actor: Actor,
+        action: str,
+        resource_kind: str,
+        resource_id: str,
+        tenant_id: TenantId,
+        details: Mapping[str, Any],
+    ) -> None:
+        entry = AuditEntry(action, resource_kind, resource_id, tenant_id, details)
+        await self._audit.append(session, actor, entry)
+
+
+def default_limits(settings: LimitSettings) -> LimitSet:
+    """What a new tenant gets; a setting of 0 is no limit."""
+    return LimitSet(
+        requests_per_min=settings.requests_per_minute or None,
+        tokens_per_min=settings.tokens_per_minute or None,
+        requests_per_day=settings.requests_per_day or None,
+        concurrent_requests=settings.concurrent_requests or None,
+        max_prompt_tokens=settings.max_prompt_tokens or None,
+        max_output_tokens=settings.max_output_tokens or None,
+    )
+
+
+def _new_row(
+    tenant_id: TenantId, id: KeyId, name: str, account: ServiceAccountId | None, options: KeyOptions
+) -> KeyRow:
+    """Without public part and secret, which `_issue` adds."""
+    return KeyRow(
+        tenant_id=tenant_id,
+        id=id,
+        name=name,
+        lineage_id=id,
+        public_id="",
+        secret_hmac=b"",
+        pepper_id="",
+        service_account_id=account,
+        scopes=options.scopes,
+        ip_allow_list=options.ip_allow_list,
+        expires_at=options.expires_at,
+        revoked_at=None,
+        rotated_from=None,
+        owner_is_active=True,
+        fairness_weight=1,
+        cache_sharing_group=None,
+    )
+
+
+def _check_name(name: str) -> None:
+    if not 0 < len(name.strip()) <= NAME_MAX:
+        raise InvalidValue(f"The name must have 1 to {NAME_MAX} characters.", "name")
+
+
+def _check_options(options: KeyOptions, now: datetime) -> None:
+    unknown = options.scopes - SCOPES
+    if unknown:
+        raise InvalidValue(f"Unknown scope: {min(unknown)}.", "scopes")
+    if options.expires_at is not None and options.expires_at <= now:
+        raise InvalidValue("The expiry must be in the future.", "expires_at")
+    try:
+        parse_networks(options.ip_allow_list)
+    except ValueError as error:
+        raise InvalidValue("Each entry must be an IP address or a CIDR block.", "ip_allow_list") from error
+
+
+def _check_limits(limits: LimitSet) -> None:
+    for name in LimitSet.__slots__:
+        value = getattr(limits, name)
+        if value is not None and value < 0:
+            raise InvalidValue("A limit cannot be negative.", name)
+
+
+def _options_details(options: KeyOptions) -> dict[str, Any]:
+    return {
+        "scopes": sorted(options.scopes),
+        "expires_at": options.expires_at.isoformat() if options.expires_at else None,
+        "ip_allow_list": list(options.ip_allow_list),
+    }
