@@ -131,10 +131,11 @@ CREATE TABLE journal_attempt (
     e2e_ms BIGINT,
     at TIMESTAMP WITH TIME ZONE NOT NULL,
     read_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    matched_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_journal_attempt PRIMARY KEY (request_id, attempt)
 );
 
-CREATE INDEX ix_journal_attempt_read_at ON journal_attempt (read_at);
+CREATE INDEX ix_journal_attempt_unmatched ON journal_attempt (at) WHERE matched_at IS NULL;
 
 CREATE TABLE journal_cursor (
     replica_id TEXT NOT NULL,

@@ -48,10 +48,15 @@ class JournalCursor(Base):
 
 
 class JournalAttempt(Base):
-    """The newest journal record of an attempt, kept until it is matched with `attempt` or settles the request."""
+    """The newest journal record of an attempt: the engine's own figure, beside which `attempt` must come out equal.
+
+    `matched_at` is set once the ledger has an attempt for it; what stays unmatched is drift.
+    """
 
     __tablename__ = "journal_attempt"
-    __table_args__ = (Index("ix_journal_attempt_read_at", "read_at"),)
+    __table_args__ = (
+        Index("ix_journal_attempt_unmatched", "at", postgresql_where=text("matched_at IS NULL")),
+    )
 
     request_id: Mapped[str] = mapped_column(primary_key=True)
     attempt: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
@@ -68,6 +73,7 @@ class JournalAttempt(Base):
     e2e_ms: Mapped[int | None]
     at: Mapped[datetime]
     read_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    matched_at: Mapped[datetime | None]
 
 
 class ConfigRevision(Base):

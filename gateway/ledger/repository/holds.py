@@ -12,7 +12,14 @@ from gateway.ledger import models
 from gateway.ledger.repository.rows import insert_recordset
 from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 
-__all__ = ["delete_holds", "holds_of", "insert_holds", "orphaned_holds", "takes_from_json"]
+__all__ = [
+    "delete_holds",
+    "holds_of",
+    "insert_holds",
+    "orphaned_holds",
+    "provisional_holds",
+    "takes_from_json",
+]
 
 _INSERT = text(
     f"""
@@ -48,6 +55,23 @@ _ORPHANED = text(
     """
 )
 
+_PROVISIONAL = text(
+    """
+    SELECT e.request_id, e.tenant_id, e.key_id, e.served_model, e.route_id, e.pool_id, e.endpoint, e.is_stream,
+        e.request_class, e.user_ref, e.client_retry_count, 0 AS max_prompt_tokens, 0 AS max_output_tokens,
+        0 AS estimated_prompt_tokens, e.amount_nanousd, '[]'::jsonb AS takes, e.occurred_at AS reserved_at,
+        e.occurred_at AS expires_at, e.price_input_id, e.price_cached_input_id, e.price_output_id,
+        pi.nanousd_per_token AS price_input, pc.nanousd_per_token AS price_cached,
+        po.nanousd_per_token AS price_output
+    FROM settled_request s
+    JOIN usage_event e ON e.occurred_at = s.occurred_at AND e.event_id = s.event_id
+    JOIN price pi ON pi.id = e.price_input_id
+    JOIN price pc ON pc.id = e.price_cached_input_id
+    JOIN price po ON po.id = e.price_output_id
+    WHERE s.is_provisional AND s.request_id = ANY(CAST(:request_ids AS text[]))
+    """
+)
+
 
 async def insert_holds(
     connection: WriteConnection, instance_id: str, holds: Sequence[Hold], held: Mapping[BudgetKey, int]
@@ -75,6 +99,14 @@ async def delete_holds(
 async def holds_of(connection: WriteConnection, request_ids: Collection[RequestId]) -> dict[RequestId, Hold]:
     rows = await connection.execute(_HOLDS_OF, {"request_ids": list(request_ids)})
     return {RequestId(row.request_id): _hold(row) for row in rows}
+
+
+async def provisional_holds(
+    connection: WriteConnection, request_ids: Collection[RequestId]
+) -> dict[RequestId, Hold]:
+    """Requests that were settled without evidence, as holds to correct them by: their rows are gone."""
+    rows = await connection.execute(_PROVISIONAL, {"request_ids": list(request_ids)})
+    return {RequestId(row.request_id): _hold(row, is_recorded=False) for row in rows}
 
 
 async def orphaned_holds(connection: WriteConnection, silent_s: float, limit: int) -> list[Hold]:
@@ -115,7 +147,7 @@ def _row(instance_id: str, hold: Hold) -> dict[str, Any]:
     }
 
 
-def _hold(row: Row[Any]) -> Hold:
+def _hold(row: Row[Any], is_recorded: bool = True) -> Hold:
     prices = Prices(
         input_id=row.price_input_id,
         cached_input_id=row.price_cached_input_id,
@@ -141,4 +173,5 @@ def _hold(row: Row[Any]) -> Hold:
         client_retry_count=row.client_retry_count,
         estimated_prompt_tokens=row.estimated_prompt_tokens,
     )
-    return Hold(asked, row.amount_nanousd, takes_from_json(row.takes), row.reserved_at, row.expires_at)
+    takes = takes_from_json(row.takes)
+    return Hold(asked, row.amount_nanousd, takes, row.reserved_at, row.expires_at, is_recorded=is_recorded)

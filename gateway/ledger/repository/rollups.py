@@ -1,0 +1,126 @@
+"""Rollups: outbox rows become sums per minute, hour and day, and the sums can be checked against the events.
+
+The outbox row is deleted in the transaction that adds it to the rollups, so it counts once. Upserts go in key order,
+so that workers that share buckets cannot deadlock. There are no time watermarks: a late event finds its bucket.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import msgspec
+from sqlalchemy import text
+
+from gateway.db import WriteConnection
+from gateway.ledger import models
+
+__all__ = ["Drift", "fold_usage", "rollup_drift"]
+
+_DIMENSIONS = ("tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status")
+_SUMS = (
+    "prompt_uncached_tokens",
+    "prompt_cached_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "input_nanousd",
+    "cached_input_nanousd",
+    "output_nanousd",
+    "amount_nanousd",
+)
+_DIMENSION_LIST = ", ".join(_DIMENSIONS)
+_EVENT_SUMS = ", ".join(f"CAST(sum(e.{name}) AS bigint) AS {name}" for name in _SUMS)
+
+_TAKE = text(
+    f"""
+    WITH due AS (
+        SELECT id FROM outbox WHERE topic = 'usage' ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+    ), taken AS (
+        DELETE FROM outbox o USING due WHERE o.id = due.id RETURNING o.payload
+    )
+    SELECT date_trunc('minute', e.occurred_at, 'UTC') AS bucket, {_DIMENSION_LIST},
+        count(*) FILTER (WHERE e.corrects IS NULL) AS requests, {_EVENT_SUMS}, count(*) AS events
+    FROM taken LEFT JOIN usage_event e
+        ON e.occurred_at = CAST(taken.payload ->> 'occurred_at' AS timestamptz)
+        AND e.event_id = CAST(taken.payload ->> 'event_id' AS uuid)
+    GROUP BY 1, {_DIMENSION_LIST}
+    """
+)
+
+
+def _upsert(model: type[models.RollupMinute | models.RollupHour | models.RollupDay], unit: str) -> str:
+    table = model.__tablename__
+    summed = ("requests", *_SUMS)
+    key_order = ", ".join(f'{name} COLLATE "C"' for name in _DIMENSIONS)
+    return f"""
+    INSERT INTO {table} (bucket, {_DIMENSION_LIST}, {", ".join(summed)})
+    SELECT date_trunc('{unit}', r.bucket, 'UTC') AS bucket, {_DIMENSION_LIST},
+        {", ".join(f"sum(r.{name})" for name in summed)}
+    FROM json_populate_recordset(CAST(NULL AS {table}), CAST(:rows AS json)) r
+    GROUP BY 1, {_DIMENSION_LIST}
+    ORDER BY 1, {key_order}
+    ON CONFLICT (bucket, {_DIMENSION_LIST}) DO UPDATE SET
+        {", ".join(f"{name} = {table}.{name} + EXCLUDED.{name}" for name in summed)}
+    """
+
+
+_UPSERTS = (
+    text(_upsert(models.RollupMinute, "minute")),
+    text(_upsert(models.RollupHour, "hour")),
+    text(_upsert(models.RollupDay, "day")),
+)
+# One statement sees one snapshot: events still in the outbox are not yet due in the rollups.
+_DRIFT = text(
+    f"""
+    WITH recomputed AS (
+        SELECT date_trunc('day', e.occurred_at, 'UTC') AS bucket, {_DIMENSION_LIST},
+            count(*) FILTER (WHERE e.corrects IS NULL) AS requests,
+            sum(e.prompt_uncached_tokens + e.prompt_cached_tokens + e.completion_tokens) AS tokens,
+            sum(e.amount_nanousd) AS amount_nanousd
+        FROM usage_event e
+        WHERE e.occurred_at >= CAST(:first AS timestamptz) AND e.occurred_at < CAST(:after_last AS timestamptz)
+            AND NOT EXISTS (
+                SELECT FROM outbox o
+                WHERE o.topic = 'usage' AND o.payload ->> 'event_id' = CAST(e.event_id AS text))
+        GROUP BY 1, {_DIMENSION_LIST}
+    ), rolled AS (
+        SELECT bucket, {_DIMENSION_LIST}, requests,
+            prompt_uncached_tokens + prompt_cached_tokens + completion_tokens AS tokens, amount_nanousd
+        FROM rollup_day
+        WHERE bucket >= CAST(:first AS timestamptz) AND bucket < CAST(:after_last AS timestamptz)
+    )
+    SELECT coalesce(sum(abs(coalesce(c.amount_nanousd, 0) - coalesce(r.amount_nanousd, 0))), 0),
+        coalesce(sum(abs(coalesce(c.tokens, 0) - coalesce(r.tokens, 0))), 0),
+        coalesce(sum(abs(coalesce(c.requests, 0) - coalesce(r.requests, 0))), 0)
+    FROM recomputed c FULL JOIN rolled r USING (bucket, {_DIMENSION_LIST})
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far the day rollups are from the events, summed without regard to sign."""
+
+    nanousd: int
+    tokens: int
+    requests: int
+
+
+async def fold_usage(connection: WriteConnection, limit: int) -> int:
+    """Add up to `limit` outbox rows to the rollups, whichever other workers do not hold; how many were added."""
+    result = await connection.execute(_TAKE, {"limit": limit})
+    rows: list[dict[str, Any]] = [dict(row) for row in result.mappings()]
+    if not rows:
+        return 0
+    if any(row["bucket"] is None for row in rows):
+        raise LookupError("the outbox names an event that does not exist")
+    document = msgspec.json.encode(rows).decode()
+    for upsert in _UPSERTS:
+        await connection.execute(upsert, {"rows": document})
+    return sum(row["events"] for row in rows)
+
+
+async def rollup_drift(connection: WriteConnection, first: date, after_last: date) -> Drift:
+    """The recompute of the days from `first` to before `after_last` (UTC)."""
+    bounds = {"first": f"{first.isoformat()}Z", "after_last": f"{after_last.isoformat()}Z"}
+    row = (await connection.execute(_DRIFT, bounds)).one()
+    return Drift(int(row[0]), int(row[1]), int(row[2]))

@@ -1,0 +1,151 @@
+"""From journal records to a settlement. Pure: what was produced, who pays for it, and how the request ended."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from gateway.ids import ReplicaId, RequestId
+from gateway.ledger.types import AttemptRecord, Hold, Settlement, SettlementStatus, Timings
+from gateway.reconcile.journal import JournalRecord
+
+__all__ = ["JournalAttempt", "merge", "settlement_from_journal", "settlement_without_evidence"]
+
+_STATUS: dict[str | None, SettlementStatus] = {
+    "stop": "ok",
+    "length": "ok",
+    "tool_calls": "ok",
+    "abort": "cancelled",
+    None: "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalAttempt:
+    """The newest that a journal says of an attempt."""
+
+    request_id: RequestId
+    attempt: int
+    replica_id: ReplicaId
+    epoch: str
+    has_ended: bool
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    overrun_tokens: int
+    finish_reason: str | None
+    queue_ms: int | None
+    ttft_ms: int | None
+    e2e_ms: int | None
+    at: datetime
+
+
+def merge(replica_id: ReplicaId, records: Iterable[JournalRecord]) -> list[JournalAttempt]:
+    """One row per attempt, in key order. Counters only grow, and nothing follows an end."""
+    merged: dict[tuple[RequestId, int], JournalAttempt] = {}
+    for record in records:
+        key = (record.request_id, record.attempt)
+        merged[key] = _later(merged.get(key), _attempt(replica_id, record))
+    return [merged[key] for key in sorted(merged)]
+
+
+def settlement_from_journal(hold: Hold, attempts: Sequence[JournalAttempt]) -> Settlement:
+    """The last attempt served the caller and is billed; what came before it was retried."""
+    last = max(attempts, key=lambda one: one.attempt)
+    records = tuple(
+        _billed(one) if one is last else _retried(one)
+        for one in sorted(attempts, key=lambda one: one.attempt)
+    )
+    return Settlement(
+        hold=hold,
+        status=_STATUS.get(last.finish_reason, "partial") if last.has_ended else "unknown",
+        occurred_at=last.at,
+        attempts=records,
+        timings=Timings(queue_ms=last.queue_ms, ttft_ms=last.ttft_ms, e2e_ms=last.e2e_ms),
+        error_code="gateway_lost",
+    )
+
+
+def settlement_without_evidence(hold: Hold, at: datetime, *, may_have_run: bool) -> Settlement:
+    """Provisional: the estimated prompt if an engine that cannot be asked may have had the request, else nothing."""
+    assumed = AttemptRecord.billed(
+        0,
+        None,
+        None,
+        prompt_tokens=hold.reservation.fallback_prompt_tokens,
+        cached_tokens=0,
+        completion_tokens=0,
+    )
+    return Settlement(
+        hold=hold,
+        status="unknown" if may_have_run else "error",
+        occurred_at=at,
+        attempts=(assumed,) if may_have_run else (),
+        error_code="gateway_lost",
+        is_provisional=True,
+    )
+
+
+def _attempt(replica_id: ReplicaId, record: JournalRecord) -> JournalAttempt:
+    return JournalAttempt(
+        request_id=record.request_id,
+        attempt=record.attempt,
+        replica_id=replica_id,
+        epoch=record.epoch,
+        has_ended=record.kind == "end",
+        prompt_tokens=record.prompt_tokens,
+        cached_tokens=record.cached_tokens,
+        completion_tokens=record.completion_tokens,
+        overrun_tokens=record.overrun_tokens,
+        finish_reason=record.finish_reason,
+        queue_ms=record.queue_ms,
+        ttft_ms=record.ttft_ms,
+        e2e_ms=record.e2e_ms,
+        at=record.at,
+    )
+
+
+def _later(known: JournalAttempt | None, new: JournalAttempt) -> JournalAttempt:
+    if known is None or new.has_ended:
+        return _grown(known, new)
+    return known if known.has_ended else _grown(known, new)
+
+
+def _grown(known: JournalAttempt | None, new: JournalAttempt) -> JournalAttempt:
+    if known is None:
+        return new
+    return replace(
+        new,
+        prompt_tokens=max(known.prompt_tokens, new.prompt_tokens),
+        cached_tokens=max(known.cached_tokens, new.cached_tokens),
+        completion_tokens=max(known.completion_tokens, new.completion_tokens),
+        overrun_tokens=max(known.overrun_tokens, new.overrun_tokens),
+    )
+
+
+def _billed(one: JournalAttempt) -> AttemptRecord:
+    return AttemptRecord.billed(
+        one.attempt,
+        one.replica_id,
+        one.epoch,
+        prompt_tokens=one.prompt_tokens,
+        cached_tokens=one.cached_tokens,
+        completion_tokens=one.completion_tokens,
+        overrun_tokens=one.overrun_tokens,
+        finish_reason=one.finish_reason,
+    )
+
+
+def _retried(one: JournalAttempt) -> AttemptRecord:
+    return replace(
+        AttemptRecord.unbilled(
+            one.attempt,
+            one.replica_id,
+            one.epoch,
+            "retry",
+            prompt_tokens=one.prompt_tokens,
+            cached_tokens=one.cached_tokens,
+            completion_tokens=one.completion_tokens,
+            finish_reason=one.finish_reason,
+        ),
+        overrun_tokens=one.overrun_tokens,
+    )

@@ -1,0 +1,129 @@
+"""The background process: rollups from the outbox, journals and orphaned holds, partitions ahead, drift.
+
+Each loop stands alone: its failure is logged, counted and tried again, and holds up no other. Several workers may
+run at once. It serves no request.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gateway.clock import Clock, SystemClock
+from gateway.db import Database, WriteConnection
+from gateway.ids import IdSource
+from gateway.ledger.batcher import commit_batch
+from gateway.ledger.repository.rollups import fold_usage, rollup_drift
+from gateway.ledger.repository.settling import ensure_partition, month_of
+from gateway.ledger.service import HEARTBEAT_SILENCE_S
+from gateway.ledger.settling import SettleBatch
+from gateway.obs.logging import get_logger
+from gateway.obs.metrics import Metrics
+from gateway.reconcile.http_journal import HttpJournalReader
+from gateway.reconcile.service import Reconciler
+from gateway.settings import Settings, read_secret
+from gateway.upstream.client import UpstreamClient
+
+__all__ = ["Worker", "run_worker"]
+
+OUTBOX_BATCH = 500
+MONTHS_AHEAD = 3
+DRIFT_DAYS = 3
+_ROLLUP_IDLE_S = 0.5
+_RECONCILE_S = 2.0
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    name: str
+    interval_s: float
+    run: Callable[[], Awaitable[None]]
+
+
+class Worker:
+    """Owns its database connections; `run` returns when it is cancelled."""
+
+    def __init__(self, database: Database, reconciler: Reconciler, *, clock: Clock, metrics: Metrics) -> None:
+        self._database = database
+        self._reconciler = reconciler
+        self._clock = clock
+        self._metrics = metrics
+        self._log = get_logger(__name__)
+
+    async def run(self) -> None:
+        loops = (
+            _Loop("rollups", _ROLLUP_IDLE_S, self.fold_outbox),
+            _Loop("reconcile", _RECONCILE_S, self._reconcile),
+            _Loop("partitions", _HOUR_S, self.make_partitions),
+            _Loop("drift", _HOUR_S, self.check_drift),
+        )
+        async with asyncio.TaskGroup() as group:
+            for loop in loops:
+                group.create_task(self._repeat(loop))
+
+    async def fold_outbox(self) -> None:
+        """Until the outbox is empty, one transaction per batch."""
+        while True:
+            (result,) = await commit_batch(self._database, [OUTBOX_BATCH], _fold)
+            if isinstance(result, Exception):
+                raise result
+            self._metrics.outbox_rows.labels("usage").inc(result)
+            if result < OUTBOX_BATCH:
+                return
+
+    async def make_partitions(self) -> None:
+        async with self._database.transaction() as connection:
+            await ensure_partition(connection, month_of(self._clock.now()), MONTHS_AHEAD)
+
+    async def check_drift(self) -> None:
+        """Recompute the last closed days: the rollups must come out equal."""
+        today = self._clock.now().date()
+        async with self._database.transaction() as connection:
+            drift = await rollup_drift(connection, today - timedelta(days=DRIFT_DAYS), today)
+        self._metrics.ledger_drift_nanousd.set(drift.nanousd)
+        if drift.nanousd or drift.tokens or drift.requests:
+            self._log.error("rollup_drift", nanousd=drift.nanousd, requests=drift.requests)
+
+    async def _reconcile(self) -> None:
+        await self._reconciler.run_once()
+
+    async def _repeat(self, loop: _Loop) -> None:
+        while True:
+            try:
+                await loop.run()
+            except Exception:
+                self._log.exception("worker_loop_failed", loop=loop.name)
+                self._metrics.worker_runs.labels(loop.name, "failed").inc()
+            else:
+                self._metrics.worker_runs.labels(loop.name, "ok").inc()
+            await asyncio.sleep(loop.interval_s)
+
+
+async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None:
+    """The composition root of the worker process; runs until it is cancelled."""
+    clock, metrics = SystemClock(), metrics or Metrics()
+    database = Database(settings.database.url.get_secret_value(), name="tollway-worker", pool_size=4)
+    client = UpstreamClient(settings.upstream)
+    await client.start()
+    key = read_secret(
+        settings.upstream.internal_key, settings.upstream.internal_key_file, "upstream.internal_key_file"
+    )
+    reconciler = Reconciler(
+        database,
+        HttpJournalReader(client, key.decode() if key else None),
+        SettleBatch(IdSource(clock)),
+        clock=clock,
+        metrics=metrics,
+        lag_s=settings.ledger.journal_lag_s,
+        gateway_silence_s=HEARTBEAT_SILENCE_S,
+    )
+    try:
+        await Worker(database, reconciler, clock=clock, metrics=metrics).run()
+    finally:
+        await client.close()
+        await database.close()
+
+
+async def _fold(connection: WriteConnection, limits: Sequence[int]) -> list[int]:
+    return [await fold_usage(connection, limit) for limit in limits]
