@@ -24,6 +24,7 @@ from triton.runtime.jit import JITFunction
 
 from kernels.attention_plan import allocate_plan, build_plan
 from kernels.gated_act import gated_act_triton
+from kernels.matvec import matvec_triton
 from kernels.paged_attention import paged_attention_triton
 from kernels.rms_norm import rms_norm_triton
 from kernels.rope_and_cache import rope_and_cache_triton
@@ -78,6 +79,10 @@ def main() -> None:
     rms_norm_triton(x, weight, 1e-5, x)
     for kind in ("silu", "gelu_tanh"):
         gated_act_triton(torch.zeros(TOKENS, 2 * FFN, dtype=torch.bfloat16), kind)
+    row, narrow, wide = x[:1], torch.zeros(HIDDEN, HIDDEN).bfloat16(), torch.zeros(FFN * 2, HIDDEN).bfloat16()
+    matvec_triton(row, narrow, residual=row)
+    matvec_triton(row, narrow, norm=weight, eps=1e-5)
+    matvec_triton(row, wide, norm=weight, eps=1e-5, act="silu")
     qkv = torch.zeros(TOKENS, HEADS + 2 * KV_HEADS, DIM, dtype=torch.bfloat16)
     q, k, v = qkv.split((HEADS, KV_HEADS, KV_HEADS), 1)
     kv = torch.zeros(9, 32, 2, KV_HEADS, 16, DIM, dtype=torch.bfloat16)[:, 1]

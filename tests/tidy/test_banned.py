@@ -25,7 +25,7 @@ BANS = (
     Ban(r"(datetime\.)?datetime\.(now|utcnow|today)", ("gateway", "engine"), "take a Clock", ("gateway/clock.py",)),
     Ban(r"uuid\.uuid\d|uuid4|uuid1", ("gateway", "engine/core"), "gateway.ids", ("gateway/ids.py",)),
     Ban(r"random\.\w+|secrets\.\w+|os\.urandom", ("gateway", "engine/core"), "randomness passed in, or gateway.ids",
-        ("gateway/ids.py",)),
+        ("gateway/ids.py", "gateway/local")),
     Ban(r"print", ("gateway", "engine", "kernels"), "gateway.obs.logging, or rich's console in a command",
         ("gateway/cli.py", "gateway/local", "engine/bench", "kernels/bench.py", "engine/__main__.py")),
     Ban(r"triton\.autotune", ("kernels", "engine"), "a committed tuning table: nothing is tuned at run time"),

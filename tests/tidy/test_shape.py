@@ -86,7 +86,7 @@ def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _has_behaviour(source: Source) -> bool:
-    if source.path.name in ("__init__.py", "__main__.py", "models.py", "types.py", "contract.py"):
+    if source.path.name in ("__init__.py", "__main__.py", "models.py", "types.py", "contract.py", "ports.py"):
         return False
     return any(not _is_declaration(node) for node in source.functions())
 
