@@ -7,8 +7,8 @@ launch grids depend on capacities alone (a CUDA graph replays them). Knows no la
 Rows whose queries fit one 16-row tile (decode, a few tokens to verify) become *narrow* items, split along the
 keys so that a long context is shared by many programs; all others become *wide* items, never split:
 
-    narrow[i] = (row, first query token, query tokens, position of the first, key start, key end, split, splits)
-    wide[i]   = (row, first query token, query tokens, position of the first)
+    narrow[i] = (table row, first query token, query tokens, position of the first, key start, key end, split, splits)
+    wide[i]   = (table row, first query token, query tokens, position of the first)
 
 Bytes: 16·R read, 32 or 16 an item written; bound by latency.
 """
@@ -97,14 +97,21 @@ def allocate_plan(
     )
 
 
-def build_plan(plan: AttentionPlan, query_start: Tensor, seq_lens: Tensor) -> None:
-    """Fill `plan` for R rows: query_start [R + 1], seq_lens [R], int32. Rows without queries get no item."""
+def build_plan(
+    plan: AttentionPlan, query_start: Tensor, seq_lens: Tensor, table_rows: Tensor | None = None
+) -> None:
+    """Fill `plan` for R rows: query_start [R + 1], seq_lens [R], int32. Rows without queries get no item.
+
+    `table_rows` [R] int32 names each row's line of the block table (default: 0 … R − 1), so that a table of all
+    requests serves without being gathered.
+    """
     rows = seq_lens.shape[0]
     assert rows <= plan.arrived.shape[0], f"{rows} rows in a plan for {plan.arrived.shape[0]}"
     capacity = max(plan.narrow.shape[0], plan.wide.shape[0])
     _build[(triton.cdiv(capacity, _ITEMS_PER_PROGRAM),)](
         query_start,
         seq_lens,
+        table_rows,
         plan.narrow,
         plan.wide,
         plan.counts,
@@ -131,6 +138,7 @@ def _pick(choice, values):
 def _build(
     query_start,
     seq_lens,
+    table_rows,
     narrow,
     wide,
     counts,
@@ -150,6 +158,9 @@ def _build(
     first = tl.load(query_start + row, there, 0)
     count = tl.load(query_start + row + 1, there, 0) - first
     length = tl.load(seq_lens + row, there, 0)
+    line = row
+    if table_rows is not None:
+        line = tl.load(table_rows + row, there, 0)
     position = length - count
     is_narrow = (count > 0) & (count <= narrow_tokens)
 
@@ -172,7 +183,7 @@ def _build(
     key_start = _pick(choice, low) + number * split
     valid = item < tl.sum(splits, 0)
     at = narrow + item * 8
-    tl.store(at, item_row, valid)
+    tl.store(at, _pick(choice, line), valid)
     tl.store(at + 1, _pick(choice, first), valid)
     tl.store(at + 2, _pick(choice, count), valid)
     tl.store(at + 3, _pick(choice, position), valid)
@@ -187,7 +198,7 @@ def _build(
     # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
     tile = _pick(choice, tiles_end) - 1 - item
     at = wide + item * 4
-    tl.store(at, item_row, valid)
+    tl.store(at, _pick(choice, line), valid)
     tl.store(at + 1, _pick(choice, first) + tile * wide_tokens, valid)
     tl.store(at + 2, tl.minimum(_pick(choice, count) - tile * wide_tokens, wide_tokens), valid)
     tl.store(at + 3, _pick(choice, position) + tile * wide_tokens, valid)

@@ -77,3 +77,12 @@ def test_splits_stay_within_capacity_and_reach_the_goal() -> None:
 def test_short_rows_are_not_split() -> None:
     narrow, _ = _items(_plan([(1, 1), (2, 64), (1, 63)]))
     assert [item[7] for item in narrow] == [1, 1, 1]
+
+
+def test_items_name_the_lines_of_a_shared_table() -> None:
+    starts, lens = torch.tensor([0, 1, 41], dtype=torch.int32), torch.tensor([9, 60], dtype=torch.int32)
+    plan = allocate_plan(7, 41, HEADS, KV_HEADS, DIM, starts.device)
+    build_plan(plan, starts, lens, torch.tensor([5, 2], dtype=torch.int32))
+    narrow, wide = _items(plan)
+    assert [item[0] for item in narrow] == [5]
+    assert {item[0] for item in wide} == {2}
