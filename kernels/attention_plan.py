@@ -15,7 +15,7 @@ Bytes: 16·R read, 32 or 16 an item written; bound by latency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -56,6 +56,18 @@ class AttentionPlan:
     num_splits: int
     """Splits to aim at over all rows, per key head."""
     min_split: int
+    """Keys of the smallest split."""
+
+    def sized(self, rows: int, tokens: int, *, wide: bool = True) -> AttentionPlan:
+        """A view for steps of at most `rows` rows and `tokens` tokens: its launches are no larger than such
+        a step can need. Without `wide` no row may have more than `narrow_tokens` tokens."""
+        # A wide row has more tokens than a narrow tile holds, and its last tile may be partly empty.
+        tiles = triton.cdiv(tokens, self.wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
+        return replace(
+            self,
+            narrow=self.narrow[: min(rows, tokens) + self.num_splits],
+            wide=self.wide[: tiles if wide else 0],
+        )
 
 
 def allocate_plan(

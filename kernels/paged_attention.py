@@ -46,9 +46,10 @@ def paged_attention(
     """[T, Hq, D] in q's dtype; arguments as `kernels.reference.paged_attention` defines them.
 
     `plan` is the work list of this step and window, shared by all layers of a KV group; without one (tests,
-    one-off calls) it is made here. On CUDA the outputs of padding tokens are undefined.
+    one-off calls) it is made here. With one, the Triton path runs on any device, and the outputs of padding
+    tokens are undefined.
     """
-    if not q.is_cuda:
+    if not q.is_cuda and plan is None:
         return reference.paged_attention(q, kv, block_table, query_start, seq_lens, scale, window, soft_cap)
     if plan is None:
         plan = allocate_plan(
@@ -90,6 +91,8 @@ def paged_attention_triton(
         q, kv, block_table, out, plan.narrow, plan.counts, plan.partial, plan.stats, plan.arrived,
         scale * _LOG2E, *strides, **shape, KV_HEADS=kv_heads, ROWS=NARROW_ROWS, STEP=KEY_STEP, **narrow_launch,
     )  # fmt: skip
+    if plan.wide.shape[0] == 0:
+        return out
     _wide[(plan.wide.shape[0], kv_heads)](
         q, kv, block_table, out, plan.wide, plan.counts,
         scale * _LOG2E, *strides, **shape, ROWS=triton.next_power_of_2(plan.wide_tokens * group), **wide_launch,

@@ -65,5 +65,6 @@ class Attention:
             self.scale,
             window=self.window,
             soft_cap=self.soft_cap,
+            plan=tables.plan,
         )
         return self.out(attended.flatten(1))

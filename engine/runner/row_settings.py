@@ -34,6 +34,11 @@ class RowSettings:
     """Banned while the row is shorter than `min_len`."""
     min_len: int = 0
 
+    @property
+    def is_plain(self) -> bool:
+        """The likeliest token of the logits as they come, nothing else."""
+        return self.greedy and not self.penalised and not self.has_edits and self.num_logprobs is None
+
     @classmethod
     def plain(cls) -> RowSettings:
         """Greedy, nothing else."""

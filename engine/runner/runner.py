@@ -17,7 +17,7 @@ from engine.core.contract import BatchError, KVLayout, RowInit, RowWork, Schedul
 from engine.layers.batch import CausalLM
 from engine.messages import SamplingParams
 from engine.runner.batch import expand
-from engine.runner.sampler import NOTHING_TO_CHOOSE, Drawn, Sampler, to_token_logprobs
+from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
 from engine.runner.tables import RowTables
 
 
@@ -106,21 +106,8 @@ class TorchRunner:
         self._tables.write_sampled(
             torch.tensor(rows, device=device), torch.tensor(lens, device=device), drawn.token_ids
         )
-        return self._result(schedule.step, rows, drawn)
-
-    def _result(self, step: int, rows: tuple[int, ...], drawn: Drawn) -> StepResult:
-        tokens: dict[int, int] = {}
-        failures: dict[int, str] = {}
-        for row, token_id, usable in zip(rows, drawn.token_ids.tolist(), drawn.usable.tolist(), strict=True):
-            error = self._sampler.row_error(row)
-            if error is None and usable:
-                tokens[row] = token_id
-            else:
-                failures[row] = error or NOTHING_TO_CHOOSE
         logprobs = to_token_logprobs(drawn, rows)
-        return StepResult(
-            step, tokens, failures, {row: value for row, value in logprobs.items() if row in tokens}
-        )
+        return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), self._sampler, logprobs)
 
 
 def _set_threads(num_threads: int | None) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.core.contract import StepResult
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.row_settings import RowSettings, SettingsError
 from kernels.penalties import apply_penalties
@@ -31,9 +32,7 @@ class Drawn:
     """The outcome of one step, still on the device. S sampled rows, P of them with log-probabilities."""
 
     token_ids: Tensor
-    """[S] int64."""
-    usable: Tensor
-    """[S] bool: the chosen logit is a number. The id means nothing where it is not."""
+    """[S] int64; −1 where the chosen logit is not a number."""
     logprob_places: tuple[int, ...]
     """[P] indices into S."""
     logprob_counts: tuple[int, ...]
@@ -56,8 +55,9 @@ class Sampler:
         self._eos_token_ids = eos_token_ids
         self._device = device
         self._rows: list[RowSettings | SettingsError | None] = [None] * max_rows
-        self._floats = torch.zeros(max_rows, 6, dtype=torch.float64, device=device)
-        self._ints = torch.zeros(max_rows, 3, dtype=torch.int64, device=device)
+        # On the host: a copy to a GPU at every admission would wait for the step that runs there.
+        self._floats = torch.zeros(max_rows, 6, dtype=torch.float64)
+        self._ints = torch.zeros(max_rows, 3, dtype=torch.int64)
 
     def set_row(self, row: int, params: SamplingParams, num_prompt_tokens: int) -> None:
         """Take a row's settings. Unusable ones are remembered and reported when the row samples."""
@@ -72,8 +72,8 @@ class Sampler:
         factors = (params.repetition_penalty, params.presence_penalty, params.frequency_penalty)
         floats = (params.temperature, params.min_p, params.top_p, *factors)
         ints = (params.top_k, settings.seed, num_prompt_tokens)
-        self._floats[row] = torch.tensor(floats, dtype=torch.float64, device=self._device)
-        self._ints[row] = torch.tensor(ints, device=self._device)
+        self._floats[row] = torch.tensor(floats, dtype=torch.float64)
+        self._ints[row] = torch.tensor(ints)
 
     def clear_row(self, row: int) -> None:
         self._rows[row] = None
@@ -82,6 +82,10 @@ class Sampler:
         """Why this row can never sample, if so."""
         settings = self._rows[row]
         return str(settings) if isinstance(settings, SettingsError) else None
+
+    def all_greedy(self, rows: Sequence[int]) -> bool:
+        """Whether these rows want the likeliest token of the plain logits, and nothing else."""
+        return all(entry.is_plain for entry in map(self._settings, rows))
 
     def sample(self, logits: Tensor, rows: Sequence[int], lens: Sequence[int], tokens: Tensor) -> Drawn:
         """Choose a token per row. `logits` [S, V] fp32 are overwritten; `lens` count each row's tokens in
@@ -97,11 +101,12 @@ class Sampler:
         else:
             token_ids = self._penalise_and_draw(logits, settings, rows, lens, tokens)
         usable = logits.gather(1, token_ids[:, None])[:, 0].isfinite()
+        kept = torch.where(usable, token_ids, -1)
         if raw is None:
-            return Drawn(token_ids, usable, (), (), None, None, None)
+            return Drawn(kept, (), (), None, None, None)
         counts = tuple(settings[i].num_logprobs or 0 for i in wanted)
         found = _log_probabilities(raw, token_ids[list(wanted)], max(counts))
-        return Drawn(token_ids, usable, wanted, counts, *found)
+        return Drawn(kept, wanted, counts, *found)
 
     def _settings(self, row: int) -> RowSettings:
         """A failed row is sampled as a plain greedy one; its token is dropped."""
@@ -118,7 +123,7 @@ class Sampler:
     ) -> Tensor:
         row_index = torch.tensor(rows, device=self._device)
         positions = torch.tensor(lens, device=self._device)
-        floats, ints = self._floats[row_index], self._ints[row_index]
+        floats, ints = (table[list(rows)].to(self._device) for table in (self._floats, self._ints))
         penalised = [i for i, entry in enumerate(settings) if entry.penalised]
         if penalised:
             longest = max(lens[i] for i in penalised)
@@ -143,6 +148,26 @@ class Sampler:
             ints[:, _SEED],
             positions,
         )
+
+
+def to_step_result(
+    step: int,
+    rows: Sequence[int],
+    token_ids: Sequence[int],
+    sampler: Sampler,
+    logprobs: dict[int, TokenLogprobs],
+) -> StepResult:
+    """What the core hears: `token_ids` on the host, −1 where a row had nothing to choose."""
+    tokens: dict[int, int] = {}
+    failures: dict[int, str] = {}
+    for row, token_id in zip(rows, token_ids, strict=True):
+        error = sampler.row_error(row)
+        if error is None and token_id >= 0:
+            tokens[row] = token_id
+        else:
+            failures[row] = error or NOTHING_TO_CHOOSE
+    kept = {row: value for row, value in logprobs.items() if row in tokens}
+    return StepResult(step, tokens, failures, kept)
 
 
 def to_token_logprobs(drawn: Drawn, rows: Sequence[int]) -> dict[int, TokenLogprobs]:

@@ -6,7 +6,7 @@ from these tensors, on whatever device they are. Knows no model and no sampling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -41,21 +41,30 @@ class RowTables:
 
     def append_blocks(self, appends: Sequence[BlockAppend]) -> None:
         """All pages added by one schedule, in one write."""
-        groups: list[int] = []
-        rows: list[int] = []
-        spans: list[int] = []
-        pages: list[int] = []
-        for append in appends:
-            first, count = self._num_blocks[append.group][append.row], len(append.block_ids)
-            groups += [append.group] * count
-            rows += [append.row] * count
-            spans += range(first, first + count)
-            pages += append.block_ids
-            self._num_blocks[append.group][append.row] = first + count
+        offsets, pages = self.page_edits(appends)
         if pages:
-            index = torch.tensor([groups, rows, spans], device=self.blocks.device)
+            index = torch.tensor(offsets, device=self.blocks.device)
             values = torch.tensor(pages, dtype=torch.int32, device=self.blocks.device)
-            self.blocks[index[0], index[1], index[2]] = values
+            self.blocks.view(-1)[index] = values
+
+    def page_edits(self, appends: Iterable[BlockAppend]) -> tuple[list[int], list[int]]:
+        """Where in the flattened `blocks` which page goes, for pages at the end of rows' tables. Counts them
+        as written."""
+        offsets: list[int] = []
+        pages: list[int] = []
+        _, max_rows, spans = self.blocks.shape
+        for append in appends:
+            first = self._num_blocks[append.group][append.row]
+            start = (append.group * max_rows + append.row) * spans + first
+            offsets += range(start, start + len(append.block_ids))
+            pages += append.block_ids
+            self._num_blocks[append.group][append.row] = first + len(append.block_ids)
+        return offsets, pages
+
+    def forget_pages(self, row: int) -> None:
+        """The row's next pages are its first."""
+        for counts in self._num_blocks:
+            counts[row] = 0
 
     def write_sampled(self, rows: Tensor, positions: Tensor, token_ids: Tensor) -> None:
         """Sampled tokens become inputs of the next step without passing through the host."""

@@ -1,0 +1,216 @@
+"""Executes schedules on a CUDA device without waiting for it: `contract.Runner` over graphs and device tables.
+
+Place in the path: the core's loop launches a `ScheduleOutput` and collects a `StepResult`. A launch copies the
+diff and four integers a row to the device and replays two graphs: the forward pass (its inputs are expanded from
+the row tables on the device) and the head with the greedy choice. Sampled tokens go to the row table on the
+device and, on the side, to pinned memory, which `collect` waits for. Rows that want more than the greedy choice
+are sampled by `Sampler`, which waits for the device. Knows no requests and no clock.
+
+On a CPU (tests) the kernels are interpreted and nothing is captured; all else is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from engine.core.contract import BatchError, BlockAppend, KVLayout, RowInit, ScheduleOutput, StepResult
+from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
+from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
+from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
+from engine.runner.staging import StepSlot
+from engine.runner.tables import RowTables
+from kernels.attention_plan import AttentionPlan, allocate_plan, build_plan
+from kernels.expand_batch import allocate_batch, expand_batch, write_sampled
+
+_STEPS_IN_FLIGHT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A launched step: where its tokens will be, or why there will be none."""
+
+    step: int
+    rows: tuple[int, ...] = ()
+    slot: StepSlot | None = None
+    result: StepResult | None = None
+    """Known already: the step sampled nothing, or its sampling waited for the device."""
+    error: Exception | None = None
+
+
+class GPURunner:
+    """`contract.Runner` on one CUDA device."""
+
+    def __init__(
+        self,
+        model: CausalLM,
+        kv_pool: Tensor,
+        layout: KVLayout,
+        *,
+        max_num_seqs: int,
+        max_model_len: int,
+        max_num_batched_tokens: int,
+        dtype: torch.dtype,
+    ) -> None:
+        device = kv_pool.device
+        config = model.config
+        self._model, self._kv_pool, self._layout = model, kv_pool, layout
+        self._max_rows, self._max_tokens = max_num_seqs, max_num_batched_tokens
+        self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
+        self._batch = allocate_batch(max_num_seqs, max_num_batched_tokens, len(layout.groups), device)
+        self._work = torch.zeros(4, max_num_seqs, dtype=torch.int32, device=device)
+        self._hidden = torch.zeros(max_num_seqs, config.hidden_size, dtype=dtype, device=device)
+        self._token_ids = torch.zeros(max_num_seqs, dtype=torch.int32, device=device)
+        shape = (config.num_heads, config.num_kv_heads, config.head_dim)
+        self._plans = {
+            group.window: allocate_plan(max_num_seqs, max_num_batched_tokens, *shape, device, group.window)
+            for group in layout.groups
+        }
+        self._sampler = Sampler(max_num_seqs, config.vocab_size, config.eos_token_ids, device)
+        self._slots = [
+            StepSlot(max_num_seqs, pinned=device.type == "cuda") for _ in range(_STEPS_IN_FLIGHT + 1)
+        ]
+        self._num_launched = 0
+        narrow = [size for size in TOKEN_SIZES if size <= max_num_seqs]
+        self._decode_graphs = GraphSet(narrow)
+        self._mixed_graphs = GraphSet([size for size in MIXED_SIZES if size <= max_num_batched_tokens])
+        self._greedy_graphs = GraphSet(narrow)
+
+    @torch.inference_mode()
+    def capture(self) -> None:
+        """Capture every graph. The row tables must be empty: the captured runs compute padding only."""
+        self._work.zero_()
+        pool = torch.cuda.graph_pool_handle()
+        self._mixed_graphs.capture(pool, lambda size: self._forward(size, wide=True))
+        self._decode_graphs.capture(pool, lambda size: self._forward(size, wide=False))
+        self._greedy_graphs.capture(pool, self._choose_greedily)
+
+    def launch(self, schedule: ScheduleOutput) -> Flight:
+        """Put the step behind those launched before and return. Its errors surface in `collect`."""
+        slot = self._slots[self._num_launched % len(self._slots)]
+        self._num_launched += 1
+        try:
+            with torch.inference_mode():
+                return self._launch(schedule, slot)
+        except (RuntimeError, ValueError, AssertionError, torch.AcceleratorError) as error:
+            # Carried to `collect`, which raises it.
+            return Flight(schedule.step, error=error)
+
+    def collect(self, handle: Flight) -> StepResult:
+        """Wait for the step; see `contract.Runner.collect` for what it raises."""
+        if isinstance(handle.error, torch.AcceleratorError):
+            # The device's context is lost for good: no later step can work.
+            raise handle.error
+        if handle.error is not None:
+            kind = type(handle.error).__name__
+            raise BatchError(f"step {handle.step}: {kind}: {handle.error}") from handle.error
+        if handle.result is not None:
+            return handle.result
+        assert handle.slot is not None
+        token_ids = handle.slot.fetched(len(handle.rows))
+        return to_step_result(handle.step, handle.rows, token_ids, self._sampler, {})
+
+    def close(self) -> None:
+        """Wait for everything that was launched."""
+        if self._kv_pool.is_cuda:
+            torch.cuda.synchronize(self._kv_pool.device)
+
+    def _launch(self, schedule: ScheduleOutput, slot: StepSlot) -> Flight:
+        self._apply(schedule, slot)
+        if not schedule.work:
+            return Flight(schedule.step, result=StepResult(schedule.step, {}))
+        self._work.copy_(slot.work(schedule.work), non_blocking=True)
+        self._run_forward(schedule)
+        rows = tuple(item.row for item in schedule.work if item.samples)
+        if not rows:
+            return Flight(schedule.step, result=StepResult(schedule.step, {}))
+        if not self._sampler.all_greedy(rows):
+            lens = tuple(item.start + item.num_tokens for item in schedule.work if item.samples)
+            return Flight(schedule.step, result=self._sample(schedule.step, rows, lens))
+        if not self._greedy_graphs.replay(len(rows)):
+            self._choose_greedily(len(rows))
+        slot.fetch(self._token_ids[: len(rows)])
+        return Flight(schedule.step, rows, slot)
+
+    def _apply(self, schedule: ScheduleOutput, slot: StepSlot) -> None:
+        for row in schedule.freed_rows:
+            self._sampler.clear_row(row)
+        for init in schedule.new_rows:
+            self._tables.forget_pages(init.row)
+            self._sampler.set_row(init.row, init.sampling, init.num_prompt_tokens)
+            self._write_tokens(init)
+        first_pages = (append for init in schedule.new_rows for append in _first_pages(init))
+        offsets, pages = self._tables.page_edits(chain(first_pages, schedule.appends))
+        if offsets:
+            staged = slot.ints(offsets, pages).to(self._kv_pool.device, non_blocking=True)
+            self._tables.blocks.view(-1).index_copy_(0, staged[0], staged[1].to(torch.int32))
+
+    def _write_tokens(self, init: RowInit) -> None:
+        # Torch's pinned allocator keeps the memory until the copy is over.
+        host = torch.tensor(init.token_ids, dtype=torch.int32, pin_memory=self._kv_pool.is_cuda)
+        self._tables.tokens[init.row, : host.shape[0]].copy_(host, non_blocking=True)
+
+    def _run_forward(self, schedule: ScheduleOutput) -> None:
+        narrow_tokens = next(iter(self._plans.values())).narrow_tokens
+        wide = any(item.num_tokens > narrow_tokens for item in schedule.work)
+        graphs = self._mixed_graphs if wide else self._decode_graphs
+        if not graphs.replay(schedule.num_tokens):
+            self._forward(schedule.num_tokens, wide=wide)
+
+    def _forward(self, num_tokens: int, *, wide: bool) -> None:
+        """Expand the work list to `num_tokens` tokens, run the model, and keep the sampled rows' hidden states.
+        Runs eagerly or under capture: every address is static, and nothing depends on a value."""
+        rows = min(num_tokens, self._max_rows)
+        batch, tables = self._batch, self._tables
+        expand_batch(batch, self._work, tables.tokens, tables.blocks, num_tokens, tables.block_size)
+        plans: dict[int | None, AttentionPlan] = {}
+        for window, plan in self._plans.items():
+            plans[window] = plan.sized(rows, num_tokens, wide=wide)
+            build_plan(
+                plans[window], batch.query_start[: rows + 1], batch.seq_lens[:rows], self._work[0, :rows]
+            )
+        groups = tuple(
+            GroupBatch(tables.blocks[index], batch.slots[index, :num_tokens], plans[group.window])
+            for index, group in enumerate(self._layout.groups)
+        )
+        inputs = ForwardBatch(
+            token_ids=batch.token_ids[:num_tokens],
+            positions=batch.positions[:num_tokens],
+            query_start=batch.query_start[: rows + 1],
+            seq_lens=batch.seq_lens[:rows],
+            sampled=batch.sampled[:rows],
+            groups=groups,
+        )
+        hidden = self._model.forward(inputs, self._kv_pool)
+        torch.index_select(hidden, 0, inputs.sampled, out=self._hidden[:rows])
+
+    def _choose_greedily(self, count: int) -> None:
+        """The likeliest token of the first `count` sampled rows, to the row tables and to `_token_ids`."""
+        logits = self._model.logits(self._hidden[:count])
+        best, token_ids = logits.max(dim=-1)
+        token_ids = torch.where(best.isfinite(), token_ids, -1).to(torch.int32)
+        self._token_ids[:count] = token_ids
+        write_sampled(
+            self._tables.tokens, self._batch.sampled_rows[:count], self._batch.sampled_lens[:count], token_ids
+        )
+
+    def _sample(self, step: int, rows: tuple[int, ...], lens: tuple[int, ...]) -> StepResult:
+        """Rows with sampling parameters: waits for the device."""
+        logits = self._model.logits(self._hidden[: len(rows)])
+        drawn = self._sampler.sample(logits, rows, lens, self._tables.tokens)
+        batch, count = self._batch, len(rows)
+        write_sampled(
+            self._tables.tokens, batch.sampled_rows[:count], batch.sampled_lens[:count], drawn.token_ids
+        )
+        return to_step_result(
+            step, rows, drawn.token_ids.tolist(), self._sampler, to_token_logprobs(drawn, rows)
+        )
+
+
+def _first_pages(init: RowInit) -> Iterator[BlockAppend]:
+    for group, pages in enumerate(init.block_ids):
+        yield BlockAppend(init.row, group, pages)

@@ -1,0 +1,45 @@
+"""CUDA graphs by size: captured once, largest first, in one memory pool; replayed for the next larger size.
+
+Place in the path: the GPU runner asks for a graph of its step's size and runs eagerly where there is none. A
+graph replays the same launches on the same addresses, so everything that changes from step to step stands in
+static buffers. Knows no model and no step.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable
+
+import torch
+
+TOKEN_SIZES = (1, 2, 4, *range(8, 257, 8))
+"""Sizes of steps in which every row is narrow (decode), and of the sampled rows."""
+MIXED_SIZES = (*range(32, 257, 32), *range(320, 513, 64))
+"""Sizes of steps that also hold prompt tokens. Larger ones run eagerly: the device is busy for long enough."""
+
+
+class GraphSet:
+    """Graphs of one function of its size."""
+
+    def __init__(self, sizes: Iterable[int]) -> None:
+        self._sizes = sorted(sizes)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def capture(self, pool: tuple[int, int], run: Callable[[int], None]) -> None:
+        """Run each size once eagerly (kernels compile, libraries set themselves up), then capture it."""
+        for size in reversed(self._sizes):
+            run(size)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                run(size)
+            self._graphs[size] = graph
+
+    def replay(self, size: int) -> bool:
+        """Replay the smallest graph that holds `size`. False: none was captured."""
+        at = bisect.bisect_left(self._sizes, size)
+        graph = self._graphs.get(self._sizes[at]) if at < len(self._sizes) else None
+        if graph is None:
+            return False
+        graph.replay()
+        return True

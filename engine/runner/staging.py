@@ -1,0 +1,59 @@
+"""Pinned host memory of the steps in flight: what goes to the device with a step, and what comes back.
+
+Place in the path: the GPU runner fills a slot when it launches a step and reads it when it collects the step.
+A copy from or to pinned memory does not stop the host, so the memory must stay untouched until the device has
+passed it: a slot is used again only after its step has been collected. Knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.core.contract import RowWork
+
+_INTS_START = 4096
+
+
+class StepSlot:
+    """One step's host memory. Without a GPU it is ordinary memory, and a step is over when its launch is."""
+
+    def __init__(self, max_rows: int, *, pinned: bool) -> None:
+        self._pinned = pinned
+        self._done = torch.cuda.Event() if pinned else None
+        self._token_ids = torch.zeros(max_rows, dtype=torch.int32, pin_memory=pinned)
+        self._work = torch.zeros(4, max_rows, dtype=torch.int32, pin_memory=pinned)
+        self._ints = torch.zeros(_INTS_START, dtype=torch.int64, pin_memory=pinned)
+
+    def fetch(self, token_ids: Tensor) -> None:
+        """Start copying the step's sampled tokens, int32, behind everything launched so far."""
+        self._token_ids[: token_ids.shape[0]].copy_(token_ids, non_blocking=True)
+        if self._done is not None:
+            self._done.record()
+
+    def fetched(self, count: int) -> list[int]:
+        """Wait for the copy that `fetch` started."""
+        if self._done is not None:
+            self._done.synchronize()
+        values: list[int] = self._token_ids[:count].tolist()
+        return values
+
+    def work(self, work: Sequence[RowWork]) -> Tensor:
+        """[4, R] table row | start | count | samples, the rest zero."""
+        columns = [[item.row, item.start, item.num_tokens, item.samples] for item in work]
+        self._work.zero_()
+        if columns:
+            self._work[:, : len(columns)] = torch.tensor(columns, dtype=torch.int32).T
+        return self._work
+
+    def ints(self, *lists: Sequence[int]) -> Tensor:
+        """[len(lists), n] int64 copy of equally long lists; grows when a step brings more than ever before."""
+        count, width = len(lists), len(lists[0])
+        if count * width > self._ints.shape[0]:
+            self._ints = torch.zeros(2 * count * width, dtype=torch.int64, pin_memory=self._pinned)
+        staged = self._ints[: count * width].view(count, width)
+        for line, values in zip(staged, lists, strict=True):
+            line.copy_(torch.tensor(values, dtype=torch.int64))
+        return staged

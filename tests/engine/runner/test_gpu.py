@@ -1,0 +1,119 @@
+"""engine.runner.gpu against the plain runner, on tiny real models. Without a GPU the kernels are interpreted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.core.contract import BatchError, RowWork, ScheduleOutput
+from engine.layers.batch import CausalLM
+from engine.messages import SamplingParams
+from engine.models.loader import load_model
+from engine.runner.gpu import GPURunner
+from tests.engine.runner.driver import Driver, layout_of, make_runner
+from tests.engine.runner.equality import assert_same_tokens
+from tests.models import write_tiny_gemma3, write_tiny_llama
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+MAX_ROWS, MAX_LEN, MAX_TOKENS = 8, 200, 96
+LENGTHS = (1, 3, 17, 40, 90)
+
+
+def _gpu_runner(model: CausalLM) -> GPURunner:
+    layout, config = layout_of(model), model.config
+    shape = (layout.num_blocks, len(layout.groups[0].layer_ids), 2, config.num_kv_heads, 16, config.head_dim)
+    runner = GPURunner(
+        model,
+        torch.full(shape, float("nan"), device=DEVICE),
+        layout,
+        max_num_seqs=MAX_ROWS,
+        max_model_len=MAX_LEN,
+        max_num_batched_tokens=MAX_TOKENS,
+        dtype=torch.float32,
+    )
+    if DEVICE.type == "cuda":
+        runner.capture()
+    return runner
+
+
+@pytest.fixture(params=[write_tiny_llama, write_tiny_gemma3])
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> CausalLM:
+    write: Callable[[Path], object] = request.param
+    write(tmp_path)
+    return load_model(tmp_path, dtype=torch.float32, device=DEVICE, max_positions=MAX_LEN + 1)
+
+
+def _add_rows(driver: Driver, seed: int, sampling: Callable[[int], SamplingParams]) -> None:
+    draw = random.Random(seed)
+    for row, length in enumerate(LENGTHS):
+        driver.add(row, [draw.randrange(3, 90) for _ in range(length)], sampling(row))
+
+
+def _greedy(row: int) -> SamplingParams:
+    return SamplingParams(seed=row, max_tokens=50, temperature=0.0)
+
+
+def _mixed(row: int) -> SamplingParams:
+    kinds = ({"temperature": 0.0}, {"top_p": 0.9, "num_logprobs": 3}, {"presence_penalty": 0.5})
+    return SamplingParams(seed=100 + row, max_tokens=50, **kinds[row % 3])
+
+
+@pytest.mark.parametrize("sampling", [_greedy, _mixed])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_equals_the_plain_runner(
+    model: CausalLM, seed: int, sampling: Callable[[int], SamplingParams], depth: int
+) -> None:
+    plain = Driver(make_runner(model, layout_of(model)), layout_of(model), seed)
+    ours = Driver(_gpu_runner(model), layout_of(model), seed + 1)
+    for driver in (plain, ours):
+        _add_rows(driver, seed, sampling)
+    plain.run(num_outputs=6, chunk=19)
+    ours.run(num_outputs=6, chunk=19, depth=depth)
+    for row in range(len(LENGTHS)):
+        assert plain.rows[row].error is ours.rows[row].error is None
+        assert_same_tokens(plain.rows[row], ours.rows[row], 1e-3)
+
+
+def test_a_row_is_reused_without_traces(model: CausalLM, seed: int) -> None:
+    driver = Driver(_gpu_runner(model), layout_of(model), seed)
+    prompt = [5, 6, 7, 8, 9]
+    first = driver.add(2, prompt, _greedy(0))
+    driver.run(num_outputs=4)
+    driver.free(2)
+    driver.add(3, list(range(3, 80)), _greedy(0))
+    driver.run(num_outputs=4)
+    again = driver.add(2, prompt, _greedy(0))
+    driver.run(num_outputs=4)
+    assert again.outputs == first.outputs
+
+
+def test_unusable_settings_fail_their_row_only(model: CausalLM, seed: int) -> None:
+    driver = Driver(_gpu_runner(model), layout_of(model), seed)
+    driver.add(0, [5, 6, 7], _greedy(0))
+    driver.add(1, [5, 6, 7], SamplingParams(seed=0, max_tokens=5, logit_bias={10**6: 1.0}))
+    driver.run(num_outputs=2)
+    assert len(driver.rows[0].outputs) == 2
+    assert "logit_bias" in str(driver.rows[1].error)
+
+
+def test_a_failing_step_fails_as_a_batch_and_the_next_one_runs(
+    model: CausalLM, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = _gpu_runner(model)
+    driver = Driver(runner, layout_of(model), seed)
+
+    def explode(*_: object) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_run_forward", explode)
+        handle = runner.launch(ScheduleOutput(0, (RowWork(0, 0, 1, samples=True),)))
+    with pytest.raises(BatchError, match="no room"):
+        runner.collect(handle)
+    driver.add(0, [5, 6, 7], _greedy(0))
+    driver.run(num_outputs=2)
+    assert len(driver.rows[0].outputs) == 2
