@@ -39,7 +39,7 @@ def load_model(
     expected = architecture.tensor_shapes(config)
     source: WeightSource
     if load_format == "dummy":
-        source = DummySource(expected, seed)
+        source = DummySource(expected, seed, device)
     elif path.is_file():
         source = GGUFSource(GGUFFile(path), config)
     else:

@@ -129,10 +129,13 @@ class GGUFSource:
 
 
 class DummySource:
-    """Seeded random tensors of the asked-for shapes: the same model from the same seed anywhere."""
+    """Seeded random tensors of the asked-for shapes: the same model from the same seed on the same kind of
+    device. Drawn on the device: eight billion numbers take a GPU moments and a CPU minutes."""
 
-    def __init__(self, shapes: Mapping[str, Shape], seed: int = 0) -> None:
-        self._shapes, self._seed = dict(shapes), seed
+    def __init__(
+        self, shapes: Mapping[str, Shape], seed: int = 0, device: torch.device | str = "cpu"
+    ) -> None:
+        self._shapes, self._seed, self._device = dict(shapes), seed, device
 
     def shapes(self) -> dict[str, Shape]:
         return self._shapes
@@ -140,10 +143,12 @@ class DummySource:
     def tensor(self, name: str) -> Tensor:
         shape = self._shapes[name]
         digest = hashlib.sha256(f"{self._seed} {name}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+        seed = int.from_bytes(digest[:8], "little", signed=True)
+        generator = torch.Generator(self._device).manual_seed(seed)
+        drawn = torch.randn(shape, generator=generator, device=self._device)
         if name.endswith("norm.weight"):
-            return 1.0 + 0.1 * torch.randn(shape, generator=generator)
-        return torch.randn(shape, generator=generator) * math.sqrt(1 / shape[-1])
+            return 1.0 + 0.1 * drawn
+        return drawn * math.sqrt(1 / shape[-1])
 
     def raw(self, name: str) -> GGUFTensor | None:
         return None

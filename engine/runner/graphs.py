@@ -25,7 +25,7 @@ class GraphSet:
         self._sizes = sorted(sizes)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def capture(self, pool: tuple[int, int], run: Callable[[int], None]) -> None:
+    def capture(self, pool: torch.cuda._POOL_HANDLE, run: Callable[[int], None]) -> None:
         """Run each size once eagerly (kernels compile, libraries set themselves up), then capture it."""
         for size in reversed(self._sizes):
             run(size)

@@ -22,7 +22,7 @@ class StepSlot:
 
     def __init__(self, max_rows: int, *, pinned: bool) -> None:
         self._pinned = pinned
-        self._done = torch.cuda.Event() if pinned else None
+        self._done = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]  # torch's own
         self._token_ids = torch.zeros(max_rows, dtype=torch.int32, pin_memory=pinned)
         self._work = torch.zeros(4, max_rows, dtype=torch.int32, pin_memory=pinned)
         self._ints = torch.zeros(_INTS_START, dtype=torch.int64, pin_memory=pinned)
