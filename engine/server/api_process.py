@@ -110,6 +110,7 @@ class ApiProcess:
         )
         services.peers.open(self._context, self._run_dir)
         control = asyncio.create_task(self._follow(lines))
+        control.add_done_callback(self._on_control_end)
         snapshots = asyncio.create_task(self._save_snapshots())
         listener = socket.socket(fileno=self._spec.listen_fd)
         self._tell(Serving())
@@ -132,6 +133,13 @@ class ApiProcess:
         self.services.bridge.core_down("the supervisor is gone")
         self._aborting.set()
         self._start_drain()
+
+    def _on_control_end(self, task: asyncio.Task[None]) -> None:
+        """A process that cannot be told anything must not live on."""
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("the control task failed", exc_info=task.exception())
+            self._status = 1
+            self._server.should_exit = True
 
     def _obey(self, message: ToApi) -> None:
         bridge = self.services.bridge

@@ -1,0 +1,52 @@
+"""`python -m engine serve …`: argument parsing and dispatch, nothing else.
+
+`api` and `core` are the children that `serve` starts; they take their settings from the control socket.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+
+from engine.config import ConfigError
+from engine.flags import add_flags, config_of
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m engine")
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_flags(commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False))
+    for name in ("api", "core"):
+        commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    logging.basicConfig(
+        level=logging.INFO,
+        format=f"%(asctime)s {arguments.command}[%(process)d] %(levelname)s %(name)s: %(message)s",
+    )
+    if arguments.command == "serve":
+        return _serve(arguments)
+    control = socket.socket(fileno=arguments.control_fd)
+    if arguments.command == "api":
+        from engine.server.api_process import main as api_main
+
+        return api_main(control)
+    from engine.core_process import main as core_main
+
+    return core_main(control)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from engine.process import serve
+
+    try:
+        config = config_of(arguments)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return serve(config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The main of the core process: builds the runner, connects the sockets, runs the loop.
+
+Started as `python -m engine core --control-fd N`; the only process of an engine that imports torch. Whatever goes
+wrong with the runner ends it: the supervisor reports the loss and starts the next one. Knows no HTTP and no text but
+the end tokens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from engine.config import BLOCK_SIZE, ConfigError, EngineConfig
+from engine.core.config import CoreConfig
+from engine.core.loop import Loop
+from engine.core_transport import CoreTransport
+from engine.gguf import GGUFError
+from engine.messages import CoreReady
+from engine.models.model_config import ModelConfigError
+from engine.runner.load import BuiltRunner, build_runner
+from engine.server.control import CoreSpec, LineReader, Ready
+from engine.text.assets import eos_token_ids
+
+_LOG = logging.getLogger(__name__)
+_PR_SET_PDEATHSIG = 1
+
+
+def main(control: socket.socket) -> int:
+    """Run until the supervisor says otherwise; returns the exit status."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _die_with_parent()
+    spec = next(iter(LineReader(control, CoreSpec).receive()))
+    assert isinstance(spec, CoreSpec)
+    try:
+        built = build_runner(spec.config)
+        core = core_config(spec.config, built)
+    except (ConfigError, ModelConfigError, GGUFError, OSError) as error:
+        _LOG.error("%s", error)
+        return 1
+    transport = CoreTransport(Path(spec.run_dir), spec.generation, core.num_workers, control)
+    loop = Loop(transport, built.runner, transport.emit, time.monotonic, core)
+    gc.collect()
+    gc.freeze()  # weights and code live as long as the process; collections need not look at them
+    transport.tell_supervisor(Ready(_ready(spec.epoch, built, core)))
+    loop.run()
+    transport.close()
+    return 0
+
+
+def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
+    """The core's limits, from the flags and from what the model and the memory allow."""
+    scheduler, resolved = config.scheduler, built.config
+    eos = {*built.model.eos_token_ids, *eos_token_ids(Path(config.model.model))}
+    return CoreConfig(
+        layout=built.layout,
+        max_model_len=resolved.max_model_len,
+        max_num_seqs=resolved.max_num_seqs,
+        max_num_batched_tokens=resolved.max_num_batched_tokens,
+        eos_token_ids=tuple(sorted(eos)),
+        num_workers=config.server.api_server_workers,
+        max_num_queued_reqs=scheduler.max_num_queued_reqs,
+        max_num_queued_tokens=scheduler.max_num_queued_tokens,
+        queue_timeout_s=scheduler.queue_deadline_s,
+        enable_prefix_caching=config.cache.enable_prefix_caching,
+        debug_invariants=config.server.debug_invariants,
+    )
+
+
+def _ready(epoch: str, built: BuiltRunner, core: CoreConfig) -> CoreReady:
+    return CoreReady(
+        epoch=epoch,
+        max_model_len=core.max_model_len,
+        max_num_seqs=core.max_num_seqs,
+        vocab_size=built.model.vocab_size,
+        eos_token_ids=core.eos_token_ids,
+        num_blocks=built.layout.num_blocks,
+        block_size=BLOCK_SIZE,
+        dtype=built.config.dtype,
+        device=built.config.device,
+    )
+
+
+def _die_with_parent() -> None:
+    """A step may run for seconds; a killed supervisor must not leave weights in memory for that long."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit("the supervisor is gone")

@@ -1,0 +1,69 @@
+"""The command line of `python -m engine serve`: one flag per setting, in `vllm serve`'s spelling.
+
+Made from the types of `engine.config`, where ranges and defaults live, so that a setting is declared once. Knows
+no values' meaning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from engine.config import GROUPS, EngineConfig
+
+ALIASES = {
+    "api_server_workers": ("--api-workers", "--workers", "--api-server-count"),
+    "kv_cache_memory_bytes": ("--kv-cache-memory",),
+}
+KEY_VARIABLES = {"api_key": "TOLLWAY_ENGINE_API_KEY", "internal_key": "TOLLWAY_ENGINE_INTERNAL_KEY"}
+"""Where keys may stand instead, since command lines are visible to other users of the machine."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model_tag", nargs="?", metavar="MODEL", help="same as --model")
+    for group, kind in GROUPS.items():
+        section = parser.add_argument_group(group)
+        hints = get_type_hints(kind)
+        for entry in fields(kind):
+            names = [f"--{entry.name.replace('_', '-')}", *ALIASES.get(entry.name, ())]
+            section.add_argument(
+                *names, dest=entry.name, default=argparse.SUPPRESS, **_reading(hints[entry.name])
+            )
+
+
+def config_of(arguments: argparse.Namespace) -> EngineConfig:
+    """Raises `ConfigError` for values out of range."""
+    flags = {name: value for name, value in vars(arguments).items() if name in _SETTINGS}
+    if getattr(arguments, "model_tag", None) and "model" not in flags:
+        flags["model"] = arguments.model_tag
+    for name, variable in KEY_VARIABLES.items():
+        value = os.environ.get(variable)
+        if value and name not in flags:
+            flags[name] = value.split(",") if name == "api_key" else value
+    return EngineConfig.from_flags(
+        {name: tuple(value) if isinstance(value, list) else value for name, value in flags.items()}
+    )
+
+
+def parse(arguments: Sequence[str]) -> EngineConfig:
+    parser = argparse.ArgumentParser(prog="python -m engine serve", allow_abbrev=False)
+    add_flags(parser)
+    return config_of(parser.parse_args(arguments))
+
+
+_SETTINGS = frozenset(entry.name for kind in GROUPS.values() for entry in fields(kind))
+
+
+def _reading(hint: Any) -> dict[str, Any]:
+    """argparse's keywords for a setting's type."""
+    if get_origin(hint) is Literal:
+        return {"choices": get_args(hint)}
+    if get_origin(hint) is tuple:
+        return {"nargs": "+", "action": "extend", "metavar": "VALUE"}
+    plain = next((kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)), str)
+    if plain is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    return {"type": plain, "metavar": plain.__name__.upper()}

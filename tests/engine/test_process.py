@@ -1,0 +1,236 @@
+"""The supervisor with real child processes: real API processes, a scripted core that needs no torch."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+
+from tests.tiny_tokenizer import write_llama_tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = {"authorization": "Bearer internal"}
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "The lamps at dusk"}], "stream": True}
+
+
+@dataclass
+class Engine:
+    process: asyncio.subprocess.Process
+    session: aiohttp.ClientSession
+    journal_dir: Path
+
+    async def status(self) -> dict[str, Any]:
+        async with self.session.get("/internal/status") as answer:
+            return await answer.json()
+
+    async def until_ready(self, *, but_not: str | None = None) -> dict[str, Any]:
+        """The status once a core is ready (with another epoch than `but_not`)."""
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    found = await self.status()
+                    if found["state"] == "ready" and found["epoch"] != but_not:
+                        return found
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.02)
+
+    async def stream(self, **fields: object) -> list[str]:
+        """The data lines of one streamed chat."""
+        async with self.session.post("/v1/chat/completions", json={**CHAT, **fields}) as answer:
+            text = await answer.text()
+        return [line.removeprefix("data: ") for line in text.split("\n") if line]
+
+    async def usage(self, **query: str) -> list[dict[str, Any]]:
+        async with self.session.get("/internal/usage", params=query) as answer:
+            return (await answer.json())["records"]
+
+
+@asynccontextmanager
+async def running_engine(tmp_path: Path, *flags: str, **environment: str) -> AsyncIterator[Engine]:
+    model = tmp_path / "model"
+    model.mkdir(exist_ok=True)
+    write_llama_tokenizer(model)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    script = textwrap.dedent("""
+        import asyncio, logging, sys
+        from engine.flags import parse
+        from engine.process import Supervisor
+        logging.basicConfig(level=logging.INFO)
+        config = parse(sys.argv[1:])
+        sys.exit(asyncio.run(Supervisor(config, (sys.executable, "-m", "tests.fakes.core")).run()))
+    """)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, str(model), "--served-model-name", "tiny", "--port", str(port)),
+        *("--internal-key", "internal", "--journal-dir", str(tmp_path / "journal")),
+        *("--drain-grace-s", "0", *flags),
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+    session = aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=KEY)
+    try:
+        yield Engine(process, session, tmp_path / "journal")
+    finally:
+        await session.close()
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+            if process.returncode is None:
+                process.send_signal(number)
+                try:
+                    await asyncio.wait_for(process.wait(), 10 if number is signal.SIGTERM else None)
+                except TimeoutError:
+                    continue
+
+
+async def test_serves_and_drains(tmp_path: Path) -> None:
+    async with running_engine(tmp_path) as engine:
+        await engine.until_ready()
+        lines = await engine.stream(max_tokens=5)
+        assert lines[-1] == "[DONE]"
+        children = psutil.Process(engine.process.pid).children(recursive=True)
+        assert len(children) == 2
+        engine.process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(engine.process.wait(), 20) == 0
+        assert not psutil.wait_procs(children, timeout=5)[1]
+
+
+async def test_drain_lets_streams_finish(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, FAKE_CORE_STEP_S="0.02") as engine:
+        await engine.until_ready()
+        running = asyncio.create_task(engine.stream(max_tokens=60))
+        while not (await engine.status())["running"]:  # noqa: ASYNC110  # asks another process
+            await asyncio.sleep(0.01)
+        async with engine.session.post("/internal/drain") as answer:
+            assert answer.status == 202
+        async with engine.session.get("/ready") as answer:
+            assert answer.status == 503
+        lines = await running
+        assert lines[-1] == "[DONE]"
+        assert await asyncio.wait_for(engine.process.wait(), 20) == 0
+
+
+async def test_second_signal_aborts(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, FAKE_CORE_STEP_S="0.05") as engine:
+        await engine.until_ready()
+        running = asyncio.create_task(engine.stream(max_tokens=900))
+        while not (await engine.status())["running"]:  # noqa: ASYNC110  # asks another process
+            await asyncio.sleep(0.01)
+        engine.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        assert not running.done()
+        engine.process.send_signal(signal.SIGTERM)
+        lines = await asyncio.wait_for(running, 10)
+        assert lines[-1] == "[DONE]"
+        assert '"abort"' in lines[-2]
+        assert await asyncio.wait_for(engine.process.wait(), 20) == 0
+
+
+async def test_core_killed_under_load(tmp_path: Path) -> None:
+    """Every request in flight gets one error, the API process stays, a new core serves under a new epoch."""
+    async with running_engine(tmp_path, FAKE_CORE_STEP_S="0.01") as engine:
+        before = await engine.until_ready()
+        running = [asyncio.create_task(engine.stream(max_tokens=900)) for _ in range(24)]
+        while (await engine.status())["running"] < 24:  # noqa: ASYNC110  # asks another process
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        os.kill(before["core_pid"], signal.SIGKILL)
+        for lines in await asyncio.wait_for(asyncio.gather(*running), 10):
+            assert [line for line in lines if '"error"' in line] == lines[-1:]
+            assert '"engine_error"' in lines[-1]
+            assert '"usage"' in lines[-1]
+        after = await engine.until_ready(but_not=before["epoch"])
+        assert (after["pid"], after["request_ids"]) == (before["pid"], [])
+        assert after["core_pid"] != before["core_pid"]
+        assert (await engine.stream(max_tokens=3))[-1] == "[DONE]"
+        ends = [record for record in await engine.usage(limit="5000") if record["kind"] == "end"]
+        assert [end["finish_reason"] for end in ends] == ["error"] * 24 + ["length"]
+        assert all(end["completion_tokens"] > 0 for end in ends)
+
+
+async def test_api_process_killed(tmp_path: Path) -> None:
+    """The core ends its requests, its journal is closed with what was reported, another one takes over."""
+    async with running_engine(tmp_path, FAKE_CORE_STEP_S="0.01") as engine:
+        before = await engine.until_ready()
+        headers = {"x-gateway-request-id": "gw-1"}
+        async with engine.session.post(
+            "/v1/chat/completions", json={**CHAT, "max_tokens": 900}, headers=headers
+        ) as answer:
+            with pytest.raises(aiohttp.ClientError):
+                await _read_and_kill(answer, before["pid"])
+        after = await engine.until_ready()
+        assert after["pid"] != before["pid"]
+        assert (after["epoch"], after["request_ids"]) == (before["epoch"], [])
+        records = await engine.usage(request_id="gw-1")
+        assert [records[0]["kind"], records[-1]["kind"]] == ["start", "end"]
+        assert records[-1]["finish_reason"] == "error"
+        assert 32 <= records[-1]["completion_tokens"] <= 900
+        assert (await engine.stream(max_tokens=3))[-1] == "[DONE]"
+        assert (await engine.status())["running"] == 0
+
+
+async def _read_and_kill(answer: aiohttp.ClientResponse, pid: int) -> None:
+    seen = 0
+    async for line in answer.content:
+        seen += b'"content":"' in line and b'"content":""' not in line
+        if seen == 100:
+            os.kill(pid, signal.SIGKILL)
+
+
+async def test_supervisor_killed_leaves_no_orphans(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, FAKE_CORE_STEP_S="0.01") as engine:
+        await engine.until_ready()
+        running = asyncio.create_task(engine.stream(max_tokens=900))
+        while not (await engine.status())["running"]:  # noqa: ASYNC110  # asks another process
+            await asyncio.sleep(0.01)
+        children = psutil.Process(engine.process.pid).children(recursive=True)
+        engine.process.kill()
+        lines = await asyncio.wait_for(running, 10)
+        assert '"error"' in lines[-1]
+        assert not (await asyncio.to_thread(psutil.wait_procs, children, timeout=15))[1]
+
+
+async def test_core_that_cannot_start_ends_the_engine(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, FAKE_CORE_FAILS="1") as engine:
+        assert await asyncio.wait_for(engine.process.wait(), 20) == 1
+
+
+async def test_several_api_processes(tmp_path: Path) -> None:
+    """One answer from any of them: ids in flight, aborts, metrics, journal."""
+    async with running_engine(tmp_path, "--api-workers", "2", FAKE_CORE_STEP_S="0.01") as engine:
+        await engine.until_ready()
+        names = [f"gw-{number}" for number in range(8)]
+
+        async def one(name: str) -> str:
+            async with aiohttp.ClientSession(engine.session._base_url, headers=KEY) as session:
+                body = {**CHAT, "max_tokens": 900}
+                headers = {"x-gateway-request-id": name}
+                async with session.post("/v1/chat/completions", json=body, headers=headers) as answer:
+                    return await answer.text()
+
+        running = [asyncio.create_task(one(name)) for name in names]
+        async with asyncio.timeout(20):
+            while (await engine.status())["request_ids"] != names:  # noqa: ASYNC110  # asks another process
+                await asyncio.sleep(0.05)
+        for name in names:
+            async with engine.session.post("/internal/abort", json={"request_id": name}) as answer:
+                assert await answer.json() == {"aborted": True}
+        for text in await asyncio.wait_for(asyncio.gather(*running), 10):
+            assert text.endswith("data: [DONE]\n\n")
+        await asyncio.sleep(1.5)  # snapshots are a second old at most
+        async with engine.session.get("/metrics") as answer:
+            metrics = await answer.text()
+        assert 'finished_reason="abort"} 8' in metrics
+        records = await engine.usage()
+        assert {r["request_id"] for r in records if r["kind"] == "end"} == set(names)
