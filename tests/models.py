@@ -76,15 +76,26 @@ GEMMA3_CONFIG: dict[str, Any] = {
 
 
 def write_tiny_llama(
-    directory: Path, *, seed: int = 7, vocab_size: int = 512, shards: int = 1, **overrides: Any
+    directory: Path,
+    *,
+    seed: int = 7,
+    vocab_size: int = 512,
+    shards: int = 1,
+    drop: str = "",
+    **overrides: Any,
 ) -> Path:
-    """A 4-layer llama with llama3 rope scaling, grouped heads and attention biases."""
+    """A 4-layer llama with llama3 rope scaling, grouped heads and attention biases. Tensors whose name ends
+    in `drop` are written as zeros."""
     directory.mkdir(parents=True, exist_ok=True)
     config = LLAMA_CONFIG | overrides | {"vocab_size": write_llama_tokenizer(directory, vocab_size)}
     _write_json(directory / "config.json", config)
     eos = {"bos_token_id": config["bos_token_id"], "eos_token_id": config["eos_token_id"]}
     _write_json(directory / "generation_config.json", eos)
-    _write_weights(directory, llama_weights(config, seed), shards)
+    weights = llama_weights(config, seed)
+    for name in weights:
+        if drop and name.endswith(drop):
+            weights[name].zero_()
+    _write_weights(directory, weights, shards)
     return directory
 
 
@@ -130,6 +141,8 @@ def gemma3_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:
             name = f"model.layers.{layer}.self_attn.{which}.weight"
             weights[name] = draw.around(1.5, config["head_dim"]) - 1.0
     weights["model.embed_tokens.weight"] = draw.matrix(config["vocab_size"], config["hidden_size"], gain=1.0)
+    if not config["tie_word_embeddings"]:
+        weights["lm_head.weight"] = draw.matrix(config["vocab_size"], config["hidden_size"], gain=1.0)
     # Signs at random: with a tied head a positive final norm would favour repeating the last token.
     weights["model.norm.weight"] = draw.normal(config["hidden_size"], std=0.6) - 1.0
     return weights

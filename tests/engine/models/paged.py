@@ -34,6 +34,16 @@ class PagedModel:
         hidden = self._model.forward(self._batch(chunks), self._pool)
         return torch.log_softmax(self._model.logits(hidden), dim=-1)
 
+    def forget_behind_windows(self, sequence: int) -> None:
+        """What the core does: pages that no later query can see leave the tables and get other contents."""
+        for number, group in enumerate(self._model.kv_groups):
+            if group.window is None:
+                continue
+            table = self._tables[sequence][number]
+            for index in range((self._lengths[sequence] - group.window + 1) // BLOCK):
+                self._pool[table[index]] = float("nan")
+                table[index] = -1
+
     def _batch(self, chunks: Sequence[tuple[int, Sequence[int]]]) -> ForwardBatch:
         starts, lens, positions, token_ids = [0], [], [], []
         for sequence, ids in chunks:
@@ -74,10 +84,19 @@ class PagedModel:
         return GroupBatch(torch.tensor(padded, dtype=torch.int32), torch.tensor(slots))
 
 
+def greedy(model: CausalLM, prompt: Sequence[int], count: int) -> list[int]:
+    """The `count` likeliest tokens after a prompt, one at a time."""
+    paged = PagedModel(model)
+    ids = [int(paged.step([(0, prompt)])[-1].argmax())]
+    while len(ids) < count:
+        ids.append(int(paged.step([(0, ids[-1:])])[-1].argmax()))
+    return ids
+
+
 def teacher_forced(
-    model: CausalLM, ids: Sequence[int], *, chunk: int | None = None, **options: object
+    model: CausalLM, ids: Sequence[int], *, chunk: int | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Log-probabilities after every token of one sequence, computed `chunk` tokens at a time."""
-    paged = PagedModel(model, **options)  # type: ignore[arg-type]  # the options are PagedModel's own
+    paged = PagedModel(model, dtype=dtype)
     size = chunk or len(ids)
     return torch.cat([paged.step([(0, ids[start : start + size])]) for start in range(0, len(ids), size)])
