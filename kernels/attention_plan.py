@@ -31,6 +31,9 @@ _PROGRAMS = 528
 _MIN_SPLIT = 128
 _WIDE_ROWS = 128
 _ITEMS_PER_PROGRAM = 32
+_ROWS_MIN = 128
+"""Fixed by the plan, so that steps of all sizes share one compiled kernel. Triton 3.6 fails to compile the row
+look-up for 64 rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ def build_plan(
         plan.num_splits,
         plan.min_split,
         plan.window or 0,
-        ROWS=triton.next_power_of_2(max(rows, 1)),
+        ROWS=max(_ROWS_MIN, triton.next_power_of_2(plan.arrived.shape[0])),
         ITEMS=_ITEMS_PER_PROGRAM,
         STEP=KEY_STEP,
         num_warps=4,

@@ -22,6 +22,8 @@ from torch import Tensor
 __all__ = ["ExpandedBatch", "allocate_batch", "expand_batch", "write_sampled"]
 
 _TOKENS_PER_PROGRAM = 128
+_ROWS_MIN = 128
+"""Triton 3.6 fails to compile the row look-up for 64 rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def expand_batch(
         work, tokens, blocks, batch.token_ids, batch.positions, batch.slots, batch.query_start, batch.seq_lens,
         batch.sampled, batch.sampled_rows, batch.sampled_lens,
         rows, num_tokens, tokens.stride(0), blocks.stride(0), spans, batch.slots.stride(0),
-        GROUPS=groups, BLOCK=block_size, ROWS=triton.next_power_of_2(rows), TOKENS=_TOKENS_PER_PROGRAM,
+        GROUPS=groups, BLOCK=block_size, ROWS=max(_ROWS_MIN, triton.next_power_of_2(rows)), TOKENS=_TOKENS_PER_PROGRAM,
         num_warps=4,
     )  # fmt: skip
 

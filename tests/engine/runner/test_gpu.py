@@ -44,7 +44,11 @@ def _gpu_runner(model: CausalLM) -> GPURunner:
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> CausalLM:
     write: Callable[[Path], object] = request.param
     write(tmp_path)
-    return load_model(tmp_path, dtype=torch.float32, device=DEVICE, max_positions=MAX_LEN + 1)
+    return _load(tmp_path, DEVICE)
+
+
+def _load(path: Path, device: torch.device) -> CausalLM:
+    return load_model(path, dtype=torch.float32, device=device, max_positions=MAX_LEN + 1)
 
 
 def _add_rows(driver: Driver, seed: int, sampling: Callable[[int], SamplingParams]) -> None:
@@ -65,14 +69,15 @@ def _mixed(row: int) -> SamplingParams:
 @pytest.mark.parametrize("sampling", [_greedy, _mixed])
 @pytest.mark.parametrize("depth", [1, 2])
 def test_equals_the_plain_runner(
-    model: CausalLM, seed: int, sampling: Callable[[int], SamplingParams], depth: int
+    model: CausalLM, tmp_path: Path, seed: int, sampling: Callable[[int], SamplingParams], depth: int
 ) -> None:
-    plain = Driver(make_runner(model, layout_of(model)), layout_of(model), seed)
+    oracle = _load(tmp_path, torch.device("cpu"))
+    plain = Driver(make_runner(oracle, layout_of(oracle)), layout_of(oracle), seed)
     ours = Driver(_gpu_runner(model), layout_of(model), seed + 1)
     for driver in (plain, ours):
         _add_rows(driver, seed, sampling)
-    plain.run(num_outputs=6, chunk=19)
-    ours.run(num_outputs=6, chunk=19, depth=depth)
+    plain.run(num_outputs=4, chunk=33)
+    ours.run(num_outputs=4, chunk=33, depth=depth)
     for row in range(len(LENGTHS)):
         assert plain.rows[row].error is ours.rows[row].error is None
         assert_same_tokens(plain.rows[row], ours.rows[row], 1e-3)
