@@ -1,0 +1,81 @@
+"""A TCP proxy in front of a real server, which can be cut: the network between us and Postgres."""
+
+import asyncio
+import contextlib
+from urllib.parse import urlsplit, urlunsplit
+
+
+class TcpProxy:
+    """Relays 127.0.0.1:port to the server of `url`. While cut, connections are refused and none is left."""
+
+    def __init__(self, url: str) -> None:
+        self._target = urlsplit(url)
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._pipes: set[asyncio.Task[None]] = set()
+        self._cut_after: tuple[bytes, bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        user = self._target.netloc.rpartition("@")[0]
+        return urlunsplit(self._target._replace(netloc=f"{user}@127.0.0.1:{self._port}"))
+
+    async def restore(self) -> None:
+        self._cut_after = None
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for pipe in self._pipes:
+            pipe.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+        self._pipes.clear()
+
+    def cut_after(self, sent: bytes, *, once_seen: bytes) -> None:
+        """On a connection that has sent `once_seen`: forward the bytes that contain `sent`, and cut before the
+        answer to them comes back."""
+        self._cut_after = (once_seen, sent)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target_reader, target_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
+        both = (
+            asyncio.create_task(self._pipe(reader, target_writer, watched=True)),
+            asyncio.create_task(self._pipe(target_reader, writer, watched=False)),
+        )
+        self._pipes.update(both)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for pipe in both:
+            pipe.cancel()
+        for end in (writer, target_writer):
+            end.close()
+            with contextlib.suppress(OSError):
+                await end.wait_closed()
+
+    async def _pipe(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, watched: bool
+    ) -> None:
+        seen = b""
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+                if watched:
+                    seen += data
+                    if self._cut_after is not None and self._is_due(seen, data):
+                        self._cut_now()
+                        return
+
+    def _is_due(self, seen: bytes, data: bytes) -> bool:
+        assert self._cut_after is not None
+        once_seen, sent = self._cut_after
+        return once_seen in seen and sent in data
+
+    def _cut_now(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for pipe in self._pipes - {asyncio.current_task()}:
+            pipe.cancel()

@@ -1,0 +1,133 @@
+"""Group commit: deadlocks are run again, a poisoned operation fails alone, an outage is told to the caller."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from sqlalchemy import text
+
+from gateway.db import Database, WriteConnection, is_unavailable
+from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_batch, serve
+from gateway.obs.logging import get_logger
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    database = Database(database_url, name="test", pool_size=4, role=None)
+    async with database.write() as session:
+        await session.execute(text("CREATE TABLE tally (id int PRIMARY KEY, n int NOT NULL DEFAULT 0)"))
+        await session.execute(text("INSERT INTO tally VALUES (1), (2)"))
+    yield database
+    await database.close()
+
+
+async def _tally(database: Database) -> list[int]:
+    async with database.read() as session:
+        return list((await session.execute(text("SELECT n FROM tally ORDER BY id"))).scalars())
+
+
+async def _divide(connection: WriteConnection, divisors: Sequence[int]) -> list[int]:
+    """Adds 100 / divisor to row 1, for each; a zero poisons the batch."""
+    for divisor in divisors:
+        await connection.execute(text("UPDATE tally SET n = n + 100 / :d WHERE id = 1"), {"d": divisor})
+    return list(divisors)
+
+
+@pytest.mark.parametrize("poison", [0, 3, 6])
+async def test_a_poisoned_operation_fails_alone(database: Database, poison: int) -> None:
+    divisors = [10] * 7
+    divisors[poison] = 0
+    results = await commit_batch(database, divisors, _divide)
+    assert [isinstance(result, Exception) for result in results] == [d == 0 for d in divisors]
+    assert (await _tally(database))[0] == 60
+
+
+async def test_a_batch_of_nothing_but_poison_changes_nothing(database: Database) -> None:
+    results = await commit_batch(database, [0, 0, 0], _divide)
+    assert all(isinstance(result, Exception) for result in results)
+    assert await _tally(database) == [0, 0]
+
+
+async def test_a_deadlock_is_run_again_and_loses_nothing(database: Database) -> None:
+    """Two batches that lock the same rows in opposite order, on purpose."""
+    met = asyncio.Barrier(2)
+    tries = 0
+
+    async def add(connection: WriteConnection, rows: Sequence[int]) -> list[int]:
+        nonlocal tries
+        tries += 1
+        first_time = tries <= 2
+        for row in rows:
+            await connection.execute(text("UPDATE tally SET n = n + 1 WHERE id = :id"), {"id": row})
+            if first_time and row == rows[0]:
+                await met.wait()
+        return list(rows)
+
+    results = await asyncio.gather(commit_batch(database, [1, 2], add), commit_batch(database, [2, 1], add))
+    assert results == [[1, 2], [2, 1]]
+    assert tries >= 3
+    assert await _tally(database) == [2, 2]
+
+
+async def test_an_unreachable_server_is_raised_and_nothing_took_place() -> None:
+    gone = Database("postgresql://nobody@127.0.0.1:1/none", name="test")
+    with pytest.raises(OSError) as away:  # noqa: PT011  (whatever the network says)
+        await commit_batch(gone, [1], _divide)
+    assert is_unavailable(away.value)
+    await gone.close()
+
+
+async def test_a_connection_lost_in_the_commit_is_unknown(database: Database) -> None:
+    async def apply_and_die(connection: WriteConnection, operations: Sequence[int]) -> list[int]:
+        await _divide(connection, operations)
+        pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+        async with database.transaction() as other:
+            await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+        return list(operations)
+
+    with pytest.raises(CommitUnknown):
+        await commit_batch(database, [1], apply_and_die)
+
+
+async def test_a_connection_that_died_while_idle_is_replaced(database: Database) -> None:
+    assert await commit_batch(database, [1], _divide) == [1]
+    async with database.transaction() as connection:
+        await connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE application_name = 'test' AND pid <> pg_backend_pid()"
+            )
+        )
+    assert await commit_batch(database, [1], _divide) == [1]
+    assert (await _tally(database))[0] == 200
+
+
+async def test_the_queue_is_bounded_hands_out_batches_and_ends_when_closed() -> None:
+    queue: BatchQueue[int] = BatchQueue(capacity=5, batch_max=3)
+    for number in range(5):
+        queue.put_nowait(number)
+    with pytest.raises(QueueFull):
+        queue.put_nowait(5)
+    assert await queue.get() == [0, 1, 2]
+    queue.close()
+    with pytest.raises(QueueFull):
+        queue.put_nowait(6)
+    assert await queue.get() == [3, 4]
+    assert await queue.get() == []
+
+
+async def test_a_bug_fails_its_batch_and_not_the_loop() -> None:
+    queue: BatchQueue[int] = BatchQueue(capacity=10, batch_max=1)
+    committed, given_up = [], []
+
+    async def commit(batch: list[int]) -> None:
+        if batch == [1]:
+            raise LookupError("a bug")
+        committed.extend(batch)
+
+    for number in range(3):
+        queue.put_nowait(number)
+    queue.close()
+    await serve(queue, commit, lambda batch, bug: given_up.append((batch, type(bug))), get_logger("test"))
+    assert committed == [0, 2]
+    assert given_up == [([1], LookupError)]

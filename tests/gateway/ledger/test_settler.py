@@ -1,0 +1,236 @@
+"""A database outage: nothing that was handed in is lost, and nothing is charged twice."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gateway.ledger.errors import LedgerUnavailable
+from tests.fakes.tcp_proxy import TcpProxy
+from tests.gateway.ledger.builders import reservation, settlement
+from tests.gateway.ledger.conftest import Books, MakeLedger
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+BOUND = 50_000
+COST = 10 * 100 + 5 * 400
+WAIT_S = 20
+
+
+@pytest.fixture
+async def proxy(database_url: str) -> AsyncIterator[TcpProxy]:
+    proxy = TcpProxy(database_url)
+    await proxy.restore()
+    yield proxy
+    await proxy.cut()
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await condition():  # noqa: ASYNC110  (the condition is in the database)
+            await asyncio.sleep(0.02)
+
+
+async def test_settlements_of_an_outage_wait_in_the_spool_and_are_applied_once(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy
+) -> None:
+    await books.add_budget(100 * BOUND)
+    ledger = await make_ledger(url=proxy.url)
+    holds = [await ledger.reserve(reservation(f"req_{number}")) for number in range(30)]
+    await proxy.cut()
+    for hold in holds:
+        ledger.settle(settlement(hold, NOW))
+        await asyncio.sleep(0)
+    with pytest.raises(LedgerUnavailable):
+        await ledger.reserve(reservation("req_refused"))
+    assert await books.count("usage_event") == 0
+    await proxy.restore()
+
+    async def applied() -> bool:
+        return await books.count("usage_event") == 30
+
+    await _until(applied)
+    await ledger.drain()
+    assert await books.held_and_spent() == (0, 30 * COST)
+    assert await books.count("hold") == 0
+
+
+async def test_drained_in_an_outage_the_next_run_applies_the_spool_before_it_is_ready(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy
+) -> None:
+    await books.add_budget(100 * BOUND)
+    ledger = await make_ledger(url=proxy.url)
+    hold = await ledger.reserve(reservation("req_1"))
+    await proxy.cut()
+    ledger.settle(settlement(hold, NOW))
+    await ledger.drain()
+    assert await books.held_and_spent() == (BOUND, 0)
+    await proxy.restore()
+    again = await make_ledger(url=proxy.url)
+    assert again.is_ready
+    assert await books.held_and_spent() == (0, COST)
+
+
+async def test_not_ready_until_the_spool_of_an_earlier_run_is_applied(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy
+) -> None:
+    ledger = await make_ledger(url=proxy.url)
+    hold = await ledger.reserve(reservation("req_1"))
+    await proxy.cut()
+    ledger.settle(settlement(hold, NOW))
+    await ledger.drain()
+    again = await make_ledger(url=proxy.url)
+    assert not again.is_ready
+    await proxy.restore()
+
+    async def ready() -> bool:
+        return again.is_ready
+
+    await _until(ready)
+    assert await books.count("usage_event") == 1
+
+
+async def test_a_commit_whose_answer_is_lost_is_not_charged_twice(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy
+) -> None:
+    await books.add_budget(100 * BOUND)
+    ledger = await make_ledger(url=proxy.url)
+    hold = await ledger.reserve(reservation("req_1"))
+    proxy.cut_after(b"COMMIT", once_seen=b"INSERT INTO settled_request")
+    ledger.settle(settlement(hold, NOW))
+
+    async def committed() -> bool:
+        return await books.count("usage_event") == 1
+
+    await _until(committed)
+    await proxy.restore()
+    await ledger.drain()
+    assert await books.count("usage_event") == 1
+    assert await books.held_and_spent() == (0, COST)
+
+
+async def test_a_reservation_whose_commit_is_unknown_is_refused_and_given_back(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy
+) -> None:
+    await books.add_budget(100 * BOUND)
+    ledger = await make_ledger(url=proxy.url)
+    ledger.settle(settlement(await ledger.reserve(reservation("req_0")), NOW))
+    await asyncio.sleep(0.1)
+    proxy.cut_after(b"COMMIT", once_seen=b"INSERT INTO hold")
+    with pytest.raises(LedgerUnavailable):
+        await ledger.reserve(reservation("req_1"))
+    await proxy.restore()
+
+    async def given_back() -> bool:
+        return await books.held_and_spent() == (0, COST)
+
+    await _until(given_back)
+    assert await books.count("hold") == 0
+
+
+async def test_tenants_without_a_hard_budget_go_on_and_are_charged_later(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy
+) -> None:
+    await books.add_tenant("proj_hard")
+    await books.add_budget(100 * BOUND, tenant_id="proj_hard")
+    soft = await books.add_budget(1, is_hard=False)
+    ledger = await make_ledger(url=proxy.url)
+    await proxy.cut()
+    with pytest.raises(LedgerUnavailable):
+        await ledger.reserve(reservation("req_hard", "proj_hard"))
+    hold = await ledger.reserve(reservation("req_soft"))
+    assert not hold.is_recorded
+    ledger.settle(settlement(hold, NOW))
+    await proxy.restore()
+
+    async def charged() -> bool:
+        return await books.held_and_spent(soft) == (0, COST)
+
+    await _until(charged)
+    assert await books.value("SELECT request_id FROM usage_event") == "req_soft"
+
+
+VICTIM = """
+import asyncio, os, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from gateway.clock import SystemClock
+from gateway.ids import IdSource
+from gateway.ledger import Ledger
+from gateway.obs.metrics import Metrics
+from gateway.settings import LedgerSettings
+from tests.gateway.ledger.builders import reservation, settlement
+
+async def main(url, spool, step):
+    ledger = Ledger(url, gateway_id="gw-victim", settings=LedgerSettings(spool_dir=Path(spool)),
+                    clock=SystemClock(), ids=IdSource(), metrics=Metrics())
+    await ledger.start()
+    hold = await ledger.reserve(reservation("req_1"))
+    if step == "spooled":
+        print("cut", flush=True)
+        sys.stdin.readline()
+        ledger.settle(settlement(hold, datetime(2026, 11, 29, 12, tzinfo=UTC)))
+        while not len(ledger._spool):
+            await asyncio.sleep(0.01)
+    print("ready to die", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def _victim(url: str, spool: Path, step: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        VICTIM,
+        url,
+        str(spool),
+        step,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+
+
+async def _line(process: asyncio.subprocess.Process, wanted: bytes) -> None:
+    assert process.stdout is not None
+    async with asyncio.timeout(WAIT_S):
+        while line := await process.stdout.readline():
+            if line.startswith(wanted):
+                return
+    raise AssertionError(f"the process ended without {wanted!r}")
+
+
+async def test_kill_9_loses_nothing_that_the_spool_has(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy, tmp_path: Path
+) -> None:
+    await books.add_budget(100 * BOUND)
+    victim = await _victim(proxy.url, tmp_path / "spool", "spooled")
+    await _line(victim, b"cut")
+    await proxy.cut()
+    assert victim.stdin is not None
+    victim.stdin.write(b"\n")
+    await _line(victim, b"ready to die")
+    os.kill(victim.pid, signal.SIGKILL)
+    await victim.communicate()
+    assert await books.held_and_spent() == (BOUND, 0)
+    await make_ledger("gw-victim")
+    assert await books.held_and_spent() == (0, COST)
+    assert await books.count("usage_event") == 1
+
+
+async def test_kill_9_between_reserve_and_settle_leaves_a_hold(
+    books: Books, database_url: str, tmp_path: Path
+) -> None:
+    await books.add_budget(100 * BOUND)
+    victim = await _victim(database_url, tmp_path / "spool", "reserved")
+    await _line(victim, b"ready to die")
+    os.kill(victim.pid, signal.SIGKILL)
+    await victim.communicate()
+    assert await books.held_and_spent() == (BOUND, 0)
+    assert await books.count("hold") == 1
+    assert await books.value("SELECT stopped_at IS NULL FROM gateway_instance")
