@@ -6,7 +6,7 @@ to the script, state that is 60 s older and a clock that is 60 s later are the s
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from pydantic import SecretStr
@@ -23,6 +23,7 @@ from gateway.tenancy.principal import LimitSet, Principal, ScopedLimits
 
 MODEL = "tiny"
 ONE = LimitRequest(estimated_tokens=1)
+NONE = LimitRequest(estimated_tokens=0)
 
 
 def principal(
@@ -79,27 +80,30 @@ async def settled(limiter: Limiter) -> None:
 async def advance(url: str, seconds: float) -> None:
     """Makes the limiter's state older; whole days only move day counters."""
     cache = cache_of(url)
-    async for key in cache.scan_iter("tw:*"):
-        kind = await cache.type(key)
-        if kind == b"zset":
-            for member, score in await cache.zrange(key, 0, -1, withscores=True):
-                await cache.zadd(key, {member: score - seconds * 1e6})
-        elif await cache.hexists(key, "at"):
-            at = int(await cache.hget(key, "at") or 0)
-            await cache.hset(key, "at", str(int(at - seconds * 1e6)))
-        elif seconds >= 86_400:
-            day = int(await cache.hget(key, "day") or 0)
-            await cache.hset(key, "day", str(day - int(seconds // 86_400)))
+    await cache.eval(_AGE, 0, f"{seconds * 1e6:.0f}", int(seconds // 86_400))
     await cache.aclose()
 
 
-async def eventually(
-    condition: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 10
-) -> bool:
+async def eventually(condition: Callable[[], bool], within_s: float = 20) -> bool:
     """Whether the condition becomes true in time."""
     for _ in range(int(within_s / 0.02)):
-        result = condition()
-        if result if isinstance(result, bool) else await result:
+        if condition():
             return True
         await asyncio.sleep(0.02)
     return False
+
+
+_AGE = """
+for _, key in ipairs(redis.call('KEYS', 'tw:*')) do
+  if redis.call('TYPE', key).ok == 'zset' then
+    local leases = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    for i = 1, #leases, 2 do
+      redis.call('ZADD', key, string.format('%.0f', tonumber(leases[i + 1]) - ARGV[1]), leases[i])
+    end
+  elseif redis.call('HEXISTS', key, 'at') == 1 then
+    redis.call('HSET', key, 'at', string.format('%.0f', tonumber(redis.call('HGET', key, 'at')) - ARGV[1]))
+  elseif redis.call('HEXISTS', key, 'day') == 1 then
+    redis.call('HINCRBY', key, 'day', -tonumber(ARGV[2]))
+  end
+end
+"""
