@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from engine.config import ConfigError, EngineConfig, ModelSettings, ResolvedConfig, resolve
+from engine.config import BLOCK_SIZE, ConfigError, EngineConfig, ModelSettings, ResolvedConfig, resolve
 from engine.core.contract import KVLayout
 from engine.layers.batch import CausalLM
 from engine.models.config_reader import read_config
@@ -81,7 +81,7 @@ def _memory_for_pages(model: CausalLM, config: ResolvedConfig, device: torch.dev
     """On a GPU what the largest step leaves of the allowed share: it runs here, on a pool of one page."""
     if config.device == "cpu":
         return kv.cpu_budget()
-    rehearsal = _runner(model, config, KVLayout(kv.BLOCK_SIZE, 1, model.kv_groups), device)
+    rehearsal = _runner(model, config, KVLayout(BLOCK_SIZE, 1, model.kv_groups), device)
     rehearsal.warm_up(*_worst_case(config))
     rehearsal.close()
     del rehearsal

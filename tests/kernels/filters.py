@@ -56,7 +56,8 @@ def survivors_oracle(logits: Tensor, row: Filter) -> set[int]:
     if row.top_k:
         kept = kept[: row.top_k]
     weights = [math.exp(scaled[i] - peak) for i in kept]
-    total, before, out = math.fsum(weights), 0.0, set()
+    total, before = math.fsum(weights), 0.0
+    out: set[int] = set()
     for i, weight in zip(kept, weights, strict=True):
         if row.top_p >= 1 or before < row.top_p * total or not out:
             out.add(i)

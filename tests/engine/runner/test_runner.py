@@ -39,7 +39,7 @@ def _prompts(seed: int) -> list[list[int]]:
 
 def _sampling(row: int) -> SamplingParams:
     kinds = ({"temperature": 0.0}, {"top_p": 0.9}, {"temperature": 0.7, "presence_penalty": 0.5})
-    return SamplingParams(seed=100 + row, max_tokens=50, num_logprobs=97, **kinds[row % 3])
+    return SamplingParams(seed=100 + row, max_tokens=50, num_logprobs=97, **kinds[row % 3])  # type: ignore[arg-type]  # test shorthand
 
 
 def test_rows_of_a_batch_equal_rows_alone(toy: ToyLM, runner: TorchRunner, seed: int) -> None:

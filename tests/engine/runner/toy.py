@@ -55,7 +55,8 @@ class ToyLM:
             raise self.raises
         hidden = self._embedding[batch.token_ids]
         for layer, (group, kv_group) in enumerate(zip(batch.groups, self.kv_groups, strict=True)):
-            q, k, v = (hidden @ self._qkv[layer]).split((HEADS * DIM, KV_HEADS * DIM, KV_HEADS * DIM), dim=-1)
+            widths = [HEADS * DIM, KV_HEADS * DIM, KV_HEADS * DIM]
+            q, k, v = torch.split(hidden @ self._qkv[layer], widths, dim=-1)
             q, k, v = q.view(-1, HEADS, DIM), k.view(-1, KV_HEADS, DIM), v.view(-1, KV_HEADS, DIM)
             kv = kv_pool[:, 0]
             q = rope_and_cache(q, k, v, batch.positions, self._cos_sin, kv, group.slots)
