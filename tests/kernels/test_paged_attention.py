@@ -103,3 +103,10 @@ def test_padding_tokens_and_empty_rows_change_nothing(paged_attention: Op) -> No
 def test_very_different_lengths_of_single_queries(paged_attention: Op) -> None:
     case = paged_case([(1, 1), (1, 2000), (1, 70), (1, 513)], heads=(4, 1), dim=16, dtype=torch.float32)
     _check(paged_attention, case, 0.25, None, None)
+
+
+@pytest.mark.parametrize("length", [1, 16, 40, 129])
+@pytest.mark.parametrize("window", [None, 1, 17, 64])
+def test_one_query_alone(paged_attention: Op, length: int, window: int | None) -> None:
+    case = paged_case([(1, length)], heads=(4, 2), dim=16, dtype=torch.float32, window=window)
+    _check(paged_attention, case, 0.25, window, None)
