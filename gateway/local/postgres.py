@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.local.failure import LocalError
 from gateway.local.secret import secret_in
 from gateway.pool.process import free_port, port_is_free
 
@@ -27,7 +28,7 @@ _FAST = "-c fsync=off -c full_page_writes=off -c synchronous_commit=off -c share
 _START_ATTEMPTS = 3  # another process may take the port between the look and the bind
 
 
-class PostgresError(RuntimeError):
+class PostgresError(LocalError):
     """The embedded server cannot be used; the message says what to do."""
 
 

@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from gateway.local.failure import LocalError
 from gateway.local.secret import secret_in
 from gateway.pool.process import ProcessMark, free_port, port_is_free, signal_group
 
@@ -22,7 +23,7 @@ _POLL_S = 0.05
 _START_ATTEMPTS = 3
 
 
-class ValkeyError(RuntimeError):
+class ValkeyError(LocalError):
     """The embedded server cannot be used; the message says why."""
 
 

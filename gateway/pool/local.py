@@ -31,11 +31,16 @@ _LOG_BYTES_MAX = 64 * 1024 * 1024  # checked at each launch; one older log is ke
 
 class LocalLauncher:
     def __init__(
-        self, run_dir: Path, *, api_key: str, internal_key: str, environ: Mapping[str, str] = os.environ
+        self,
+        run_dir: Path,
+        *,
+        key: str,
+        open_engines: bool = False,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._run_dir = run_dir.resolve()
-        self._api_key = api_key
-        self._internal_key = internal_key
+        self._key = key
+        self._open_engines = open_engines
         self._environ = environ
 
     def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
@@ -54,7 +59,7 @@ class LocalLauncher:
         assert port is not None
         directory = self.directory(replica_id)
         placement = Placement(
-            HOST, port, assignment.gpus, directory / "journal", self._api_key, self._internal_key
+            HOST, port, assignment.gpus, self.journal_dir(replica_id), self._key, self._open_engines
         )
         placement.journal_dir.mkdir(parents=True, exist_ok=True)
         command = spec.command(placement)
@@ -62,7 +67,9 @@ class LocalLauncher:
         if program is None:
             raise LaunchError(f"{command[0]} is not installed")
         log = _rotated(directory / "engine.log")
-        pid = _spawn(program, command, self._environment(replica_id, assignment), log)
+        pid = _spawn(
+            program, command, self._environment(replica_id, assignment) | spec.environ(placement), log
+        )
         mark = ProcessMark.of(pid)
         if mark is None:
             raise LaunchError(f"{program} ended at once with {reap(pid)}; see {log}")
@@ -101,6 +108,9 @@ class LocalLauncher:
 
     def directory(self, replica_id: ReplicaId) -> Path:
         return self._run_dir / replica_id
+
+    def journal_dir(self, replica_id: ReplicaId) -> Path:
+        return self.directory(replica_id) / "journal"
 
     def processes(self, replica_id: ReplicaId) -> Iterator[ProcessMark]:
         return (process for process, marks in self._ours() if marks.get(REPLICA_MARK) == replica_id)

@@ -30,9 +30,9 @@ class EngineStatus:
 class Probe:
     """Owns an HTTP client; `close()` it when its supervisor ends."""
 
-    def __init__(self, *, api_key: str, internal_key: str, timeout_s: float = _TIMEOUT_S) -> None:
-        self._api_key = api_key
-        self._internal_key = internal_key
+    def __init__(self, key: str, timeout_s: float = _TIMEOUT_S) -> None:
+        """`key` is what our engines take as internal key and others as API key."""
+        self._headers = {"Authorization": f"Bearer {key}"}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._client: aiohttp.ClientSession | None = None
 
@@ -40,8 +40,8 @@ class Probe:
         """The engine's state, or None when it does not answer as an engine does."""
         try:
             if kind == "tollway":
-                return _parse(await self._json(f"{url}/internal/status", self._internal_key))
-            await self._json(f"{url}/v1/models", self._api_key)
+                return _parse(await self._json(f"{url}/internal/status"))
+            await self._json(f"{url}/v1/models")
             return EngineStatus("ready")
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
             return None
@@ -49,9 +49,7 @@ class Probe:
     async def drain(self, url: str) -> bool:
         """Ask an engine of ours to finish and exit; repeating it changes nothing."""
         try:
-            async with self._session().post(
-                f"{url}/internal/drain", headers=_authorization(self._internal_key)
-            ) as answer:
+            async with self._session().post(f"{url}/internal/drain", headers=self._headers) as answer:
                 return answer.status == 202
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
@@ -60,8 +58,8 @@ class Probe:
         if self._client is not None:
             await self._client.close()
 
-    async def _json(self, url: str, key: str) -> object:
-        async with self._session().get(url, headers=_authorization(key)) as answer:
+    async def _json(self, url: str) -> object:
+        async with self._session().get(url, headers=self._headers) as answer:
             answer.raise_for_status()
             if answer.content_length is not None and answer.content_length > _ANSWER_BYTES_MAX:
                 raise ValueError("a status answer of that size is none")
@@ -74,10 +72,6 @@ class Probe:
             connector = aiohttp.TCPConnector(force_close=True)
             self._client = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         return self._client
-
-
-def _authorization(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 def _parse(answer: object) -> EngineStatus:

@@ -4,7 +4,6 @@ Place: stored as JSON in `pool.spec`, read by the supervisor and the admin API. 
 engine, not where (ports, devices and keys are given by a launcher).
 """
 
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
-__all__ = ["EngineKind", "EngineSpec", "Placement"]
+__all__ = ["EngineKind", "EngineSpec", "FlagValue", "Placement"]
 
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
 ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
@@ -36,8 +35,10 @@ class Placement:
     port: int
     gpus: tuple[int, ...]
     journal_dir: Path
-    api_key: str
-    internal_key: str
+    key: str
+    """What the gateway proves itself by: our engines' internal key, any other engine's API key."""
+    is_open: bool = False
+    """Our engine answers its public routes without a key."""
 
     @property
     def url(self) -> str:
@@ -59,6 +60,7 @@ class EngineSpec(BaseModel):
     """Engine flags without dashes, by vLLM's names; `true` is a bare flag."""
     urls: tuple[AnyHttpUrl, ...] = ()
     """Where an `external` engine answers; somebody else starts it."""
+    routing_policy: Literal["round_robin", "least_loaded", "prefix", "consistent_hash"] = "least_loaded"
     min_replicas: int = Field(default=1, ge=0, le=256)
     max_replicas: int = Field(default=1, ge=1, le=256)
 
@@ -108,25 +110,33 @@ class EngineSpec(BaseModel):
         """The argument vector of one replica."""
         assert self.kind != "external", "nobody starts an external engine"
         names = ("--served-model-name", *self.served_names)
-        where = ("--host", placement.host, "--port", str(placement.port), "--api-key", placement.api_key)
+        where = ("--host", placement.host, "--port", str(placement.port))
         flags = tuple(part for name, value in self.flags.items() for part in _flag(name, value))
         match self.kind:
             case "tollway":
                 head = (sys.executable, "-m", "engine", "serve", "--model", self.model, *names, *where)
-                own = ("--internal-key", placement.internal_key, "--journal-dir", str(placement.journal_dir))
-                return (
-                    *head,
-                    *own,
-                    *self._parallel("tensor-parallel-size", "pipeline-parallel-size"),
-                    *flags,
-                )
+                journal = ("--journal-dir", str(placement.journal_dir))
+                parallel = self._parallel("tensor-parallel-size", "pipeline-parallel-size")
+                return (*head, *journal, *parallel, *flags)
             case "vllm":
                 parallel = self._parallel("tensor-parallel-size", "pipeline-parallel-size")
                 return ("vllm", "serve", self.model, *names, *where, *parallel, *flags)
             case "sglang":
                 head = (sys.executable, "-m", "sglang.launch_server", "--model-path", self.model)
                 name = ("--served-model-name", self.served_names[0])  # it takes one only
-                return (*head, *name, *where, *self._parallel("tp-size", "pp-size"), *flags)
+                key = ("--api-key", placement.key)  # and reads it from nowhere else
+                return (*head, *name, *where, *key, *self._parallel("tp-size", "pp-size"), *flags)
+
+    def environ(self, placement: Placement) -> dict[str, str]:
+        """Keys go here where the engine allows it: command lines are visible to the machine's other users."""
+        match self.kind:
+            case "tollway":
+                internal = {"TOLLWAY_ENGINE_INTERNAL_KEY": placement.key}
+                return internal if placement.is_open else internal | {"TOLLWAY_ENGINE_API_KEY": placement.key}
+            case "vllm":
+                return {"VLLM_API_KEY": placement.key}
+            case "sglang" | "external":
+                return {}
 
     def _parallel(self, tensor: str, pipeline: str) -> tuple[str, ...]:
         given = ((tensor, self.tensor_parallel), (pipeline, self.pipeline_parallel))
@@ -135,8 +145,3 @@ class EngineSpec(BaseModel):
 
 def _flag(name: str, value: FlagValue) -> tuple[str, ...]:
     return (f"--{name}",) if value is True else (f"--{name}", str(value))
-
-
-def shown(command: tuple[str, ...], secrets: frozenset[str]) -> str:
-    """The command line for a log, with the keys hidden."""
-    return shlex.join("***" if part in secrets else part for part in command)

@@ -69,12 +69,14 @@ class Supervisor:
         self._renewed_at = 0.0
         self._swept_at: float | None = None
 
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Reconcile until told to stop; replicas keep running."""
+    async def run(self, stopping: asyncio.Event, *, drain: bool = False) -> None:
+        """Reconcile until told to stop. Replicas keep running for the next supervisor, unless `drain`."""
         while not stopping.is_set():
             await self._guarded(drain_all=False)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), STEP_S)
+        if drain:
+            await self.drain_all()
         await self._release()
 
     async def drain_all(self) -> None:

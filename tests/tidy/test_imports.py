@@ -85,7 +85,7 @@ RULES = (
 
 # Inside gateway, downwards only; packages on one line are siblings and do not import each other.
 LAYERS = (
-    ("cli", "__main__", "local", "app", "worker", "migrate"),
+    ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts", "slo"),
     ("reconcile", "batches"),

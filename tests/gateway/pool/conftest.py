@@ -12,7 +12,7 @@ from gateway.pool.probe import Probe
 from gateway.pool.spec import EngineSpec
 
 STUB = Path(__file__).parent / "stub"
-API_KEY, INTERNAL_KEY = "the-api-key", "the-internal-key"
+KEY = "the-key"
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def launcher(tmp_path: Path) -> LocalLauncher:
         "PYTHONSAFEPATH": "1",
         "DATABASE_URL": "no",
     }
-    return LocalLauncher(tmp_path / "run", api_key=API_KEY, internal_key=INTERNAL_KEY, environ=environ)
+    return LocalLauncher(tmp_path / "run", key=KEY, environ=environ)
 
 
 @pytest.fixture
 async def probe() -> AsyncIterator[Probe]:
-    probe = Probe(api_key=API_KEY, internal_key=INTERNAL_KEY, timeout_s=2)
+    probe = Probe(KEY, timeout_s=2)
     yield probe
     await probe.close()
 

@@ -96,7 +96,7 @@ async def test_kill_ends_the_children_of_a_dead_leader_too(launcher: LocalLaunch
 
 async def test_another_installation_is_not_ours(launcher: LocalLauncher, tmp_path: Path) -> None:
     running = await _start(launcher)
-    other = LocalLauncher(tmp_path / "other", api_key="a", internal_key="b")
+    other = LocalLauncher(tmp_path / "other", key="a")
     try:
         assert await other.strays([]) == ()
         assert await other.find(REPLICA, None) is None
@@ -105,7 +105,7 @@ async def test_another_installation_is_not_ours(launcher: LocalLauncher, tmp_pat
 
 
 async def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    launcher = LocalLauncher(tmp_path, api_key="a", internal_key="b", environ={"PATH": str(tmp_path)})
+    launcher = LocalLauncher(tmp_path, key="a", environ={"PATH": str(tmp_path)})
     spec = stub_spec(kind="vllm")
     with pytest.raises(LaunchError, match="vllm is not installed"):
         await launcher.launch(REPLICA, spec, launcher.assign(spec, [], None))

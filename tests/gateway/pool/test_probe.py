@@ -43,7 +43,7 @@ async def test_a_wrong_key_is_no_answer(launcher: LocalLauncher, probe: Probe) -
     spec = stub_spec()
     where = launcher.assign(spec, [], None)
     running = await launcher.launch(ReplicaId("rep"), spec, where)
-    stranger = Probe(api_key="wrong", internal_key="wrong")
+    stranger = Probe("wrong")
     try:
 
         async def answers() -> bool:

@@ -1,14 +1,15 @@
 """EngineSpec: what is refused, and the command line of each kind."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from gateway.pool.spec import EngineSpec, Placement, shown
+from gateway.pool.spec import EngineSpec, Placement
 
-PLACEMENT = Placement("127.0.0.1", 8001, (0, 1), Path("/journal"), "api-secret", "internal-secret")
+PLACEMENT = Placement("127.0.0.1", 8001, (0, 1), Path("/journal"), "secret")
 
 
 def test_our_engine_gets_keys_journal_and_flags() -> None:
@@ -17,8 +18,7 @@ def test_our_engine_gets_keys_journal_and_flags() -> None:
     )
     assert spec.command(PLACEMENT) == (
         sys.executable, "-m", "engine", "serve", "--model", "m.gguf", "--served-model-name", "a", "b",
-        "--host", "127.0.0.1", "--port", "8001", "--api-key", "api-secret",
-        "--internal-key", "internal-secret", "--journal-dir", "/journal",
+        "--host", "127.0.0.1", "--port", "8001", "--journal-dir", "/journal",
         "--max-model-len", "4096", "--enforce-eager",
     )  # fmt: skip
 
@@ -30,12 +30,22 @@ def test_vllm_and_sglang_name_their_parallelism_differently() -> None:
     assert vllm[:3] == ("vllm", "serve", "m")
     assert vllm[-2:] == ("--tensor-parallel-size", "2")
     assert sglang[-2:] == ("--tp-size", "2")
-    assert "internal-secret" not in (*vllm, *sglang)
 
 
-def test_secrets_are_hidden_when_a_command_is_shown() -> None:
-    command = EngineSpec(model="m", served_names=("a",)).command(PLACEMENT)
-    assert "secret" not in shown(command, frozenset({"api-secret", "internal-secret"}))
+def test_keys_stay_off_the_command_line_where_the_engine_allows_it() -> None:
+    ours = EngineSpec(model="m", served_names=("a",))
+    vllm = EngineSpec(kind="vllm", model="m", served_names=("a",))
+    assert "secret" not in (*ours.command(PLACEMENT), *vllm.command(PLACEMENT))
+    assert set(ours.environ(PLACEMENT)) == {"TOLLWAY_ENGINE_INTERNAL_KEY", "TOLLWAY_ENGINE_API_KEY"}
+    assert vllm.environ(PLACEMENT) == {"VLLM_API_KEY": "secret"}
+
+
+def test_only_our_own_engine_may_be_open() -> None:
+    open_placement = replace(PLACEMENT, is_open=True)
+    assert set(EngineSpec(model="m", served_names=("a",)).environ(open_placement)) == {
+        "TOLLWAY_ENGINE_INTERNAL_KEY"
+    }
+    assert EngineSpec(kind="vllm", model="m", served_names=("a",)).environ(open_placement) != {}
 
 
 @pytest.mark.parametrize(

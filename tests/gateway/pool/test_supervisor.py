@@ -173,7 +173,7 @@ async def test_an_external_engine_is_published_and_forgotten(bench: Bench) -> No
     other = ReplicaId("rep_elsewhere")
     running = await bench.launcher.launch(other, spec, where)
     await bench.want(stub_spec(kind="external", urls=(where.url,), max_replicas=1))
-    bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", api_key="", internal_key="")
+    bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", key="x")
     bench.supervisor = bench.another()
     (replica,) = await bench.until_ready()
     assert (replica.url, replica.mark, replica.epoch) == (where.url, None, None)

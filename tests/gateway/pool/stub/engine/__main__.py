@@ -24,19 +24,19 @@ DRAINING = threading.Event()
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         internal = self.path.startswith("/internal/")
-        if not self.allowed("--internal-key" if internal else "--api-key"):
+        if not self.allowed("INTERNAL" if internal else "API"):
             return
         state = "draining" if DRAINING.is_set() else "ready" if time.monotonic() > READY_AT else "starting"
         self.answer(200, {"state": state, "epoch": f"epoch-{os.getpid()}"})
 
     def do_POST(self) -> None:
-        if self.allowed("--internal-key"):
+        if self.allowed("INTERNAL"):
             DRAINING.set()
             self.answer(202, {})
             threading.Timer(float(flag("--drain-s", "0.1")), os._exit, [0]).start()
 
     def allowed(self, key: str) -> bool:
-        if self.headers.get("Authorization") == f"Bearer {flag(key)}":
+        if self.headers.get("Authorization") == f"Bearer {os.environ[f'TOLLWAY_ENGINE_{key}_KEY']}":
             return True
         self.answer(401, {})
         return False

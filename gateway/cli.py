@@ -1,0 +1,125 @@
+"""`tollway …`: argument parsing and nothing else.
+
+Every command imports what it runs when it runs, so that `--help` answers at once and an engine machine needs
+no gateway packages.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+app = typer.Typer(
+    help="A multi-tenant LLM gateway with its own pool of inference engines.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+admin = typer.Typer(help="Administration that needs the database rather than a key.", no_args_is_help=True)
+app.add_typer(admin, name="admin")
+
+
+@app.command()
+def up(
+    no_demo: Annotated[bool, typer.Option("--no-demo", help="No demo tenant and no demo requests.")] = False,
+    exit_after_demo: Annotated[bool, typer.Option("--exit-after-demo", help="Stop when it has run.")] = False,
+    data: Annotated[Path, typer.Option(help="Where data, secrets and logs are kept.")] = Path("var"),
+    port: Annotated[int | None, typer.Option(help="The gateway's port; 8080 if it is free.")] = None,
+    model: Annotated[str | None, typer.Option(help="Another model: a GGUF file or a checkpoint.")] = None,
+) -> None:
+    """Start everything on this machine and stay up until Ctrl-C."""
+    from gateway.clock import SystemClock
+    from gateway.local.failure import LocalError
+    from gateway.local.show import Screen
+    from gateway.local.up import Options
+    from gateway.local.up import up as start
+
+    options = Options(data, not no_demo, exit_after_demo, port, model)
+    try:
+        asyncio.run(start(options, Screen(SystemClock())))
+    except LocalError as error:
+        _fail(error)
+
+
+@app.command()
+def gateway() -> None:
+    """Serve the data plane and the admin API."""
+    from gateway.serving import serve_gateway
+
+    serve_gateway(_configured())
+
+
+@app.command()
+def worker() -> None:
+    """Run the background loops: rollups, sweeping, reconciliation."""
+    from gateway.serving import serve_worker
+
+    asyncio.run(serve_worker(_configured()))
+
+
+@app.command()
+def pool(
+    drain_on_exit: Annotated[
+        bool, typer.Option("--drain-on-exit", help="End the replicas too; by default they are adopted later.")
+    ] = False,
+    open_engines: Annotated[
+        bool, typer.Option("--open-engines", help="Let engines answer this machine without a key.")
+    ] = False,
+) -> None:
+    """Supervise the engine replicas of this node."""
+    from gateway.pool.service import serve_pool
+
+    asyncio.run(serve_pool(_configured(), drain_on_exit=drain_on_exit, open_engines=open_engines))
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the database's schema to this version."""
+    from gateway.migrate import migrate as bring
+
+    settings = _settings()
+    url = settings.database.owner_url or settings.database.url
+    typer.echo(f"schema revision {asyncio.run(bring(url.get_secret_value()))}")
+
+
+@admin.command()
+def bootstrap(
+    name: Annotated[str, typer.Option(help="What the key is called in lists and audit rows.")] = "owner",
+) -> None:
+    """Make the first admin key, once, and show it."""
+    from gateway.errors import GatewayError
+    from gateway.serving import bootstrap_admin
+
+    try:
+        typer.echo(asyncio.run(bootstrap_admin(_settings(), name)))
+    except GatewayError as error:
+        _fail(error)
+
+
+def _configured() -> "Settings":
+    """Settings first: what is wrong with them is said before anything starts."""
+    from gateway.obs.logging import configure_logging
+
+    settings = _settings()
+    configure_logging(settings.server.log_level)
+    return settings
+
+
+def _settings() -> "Settings":
+    from pydantic import ValidationError
+
+    from gateway.settings import Settings, UnknownSetting
+
+    try:
+        return Settings()
+    except (UnknownSetting, ValidationError) as error:
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,124 @@
+"""The parts of Tollway as child processes of `tollway up`.
+
+Place: under `up`. Each part leads its own session (the terminal's Ctrl-C reaches `up` alone), logs to its own
+file, is started again when it ends by itself, and carries marks in its environment by which a later `up`
+finds what a killed one left. Knows nothing of what a part does.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gateway.local.failure import LocalError
+from gateway.pool.process import ProcessMark, marked_processes
+
+__all__ = ["Part", "PartFailed", "end_orphans"]
+
+HOME_MARK = "UP_HOME"
+PART_MARK = "UP_PART"
+RESTART_DELAY_S = 1.0
+_QUICK_DEATHS_MAX = 3  # in a row, each before the part was ready once
+_ORPHAN_POLLS = 100
+_POLL_S = 0.05
+
+
+class PartFailed(LocalError):
+    """A part ends as soon as it is started; its log says why."""
+
+
+class Part:
+    """One child process, kept running until `stop`."""
+
+    def __init__(self, name: str, arguments: tuple[str, ...], environ: Mapping[str, str], home: Path) -> None:
+        self.name = name
+        self.log = home / "log" / f"{name}.log"
+        self.ready = False
+        self._arguments = arguments
+        self._environ = {**environ, HOME_MARK: str(home), PART_MARK: name, "PYTHONUNBUFFERED": "1"}
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+
+    async def start(self) -> None:
+        await self._spawn()
+        self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+
+    def check(self) -> None:
+        """Raise PartFailed if it is no longer being kept."""
+        if self._keeper is not None and self._keeper.done() and not self._stopping.is_set():
+            self._keeper.result()
+
+    async def stop(self, timeout_s: float) -> None:
+        """SIGTERM, and SIGKILL to its whole session when that takes too long."""
+        self._stopping.set()
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), timeout_s)
+            except TimeoutError:
+                self.kill()
+        await process.wait()
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper])
+
+    def kill(self) -> None:
+        self._stopping.set()
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _spawn(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gateway", *self._arguments,
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                env=self._environ, start_new_session=True,
+            )  # fmt: skip
+
+    async def _keep(self) -> None:
+        quick_deaths = 0
+        while True:
+            assert self._process is not None
+            code = await self._process.wait()
+            if self._stopping.is_set():
+                return
+            quick_deaths = 0 if self.ready else quick_deaths + 1
+            if quick_deaths >= _QUICK_DEATHS_MAX:
+                raise PartFailed(f"{self.name} ended with {code} {quick_deaths} times; see {self.log}")
+            await asyncio.sleep(RESTART_DELAY_S)
+            if self._stopping.is_set():
+                return
+            await self._spawn()
+
+
+async def end_orphans(home: Path) -> list[str]:
+    """End the parts that an `up` which was killed has left; returns their names. Engines are left to run:
+    the pool's supervisor adopts them, and its orphan is killed outright so that it cannot drain them."""
+    orphans = [
+        (mark, marks[PART_MARK])
+        for mark, marks in marked_processes(HOME_MARK, str(home))
+        if PART_MARK in marks and mark.leads_session()
+    ]
+    for mark, name in orphans:
+        mark.send(signal.SIGKILL if name == "pool" else signal.SIGTERM)
+    for _ in range(_ORPHAN_POLLS):
+        if not any(mark.alive() for mark, _ in orphans):
+            break
+        await asyncio.sleep(_POLL_S)
+    for mark, _ in orphans:
+        _kill_session(mark)
+    return sorted(name for _, name in orphans)
+
+
+def _kill_session(mark: ProcessMark) -> None:
+    if mark.alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(mark.pid, signal.SIGKILL)

@@ -1,0 +1,56 @@
+"""The pool process: `tollway pool` puts a supervisor together and runs it until it is told to stop.
+
+Place: the composition root of the pools. Knows the settings; decides nothing about replicas.
+"""
+
+import asyncio
+import signal
+import socket
+
+from prometheus_client import start_http_server
+
+from gateway.clock import SystemClock
+from gateway.db import Database
+from gateway.obs.metrics import Metrics
+from gateway.pool.local import LocalLauncher
+from gateway.pool.plan import Limits
+from gateway.pool.probe import Probe
+from gateway.pool.static import StaticLauncher
+from gateway.pool.supervisor import Supervisor
+from gateway.settings import Settings, read_secret
+
+__all__ = ["serve_pool"]
+
+
+async def serve_pool(settings: Settings, *, drain_on_exit: bool, open_engines: bool) -> None:
+    """Supervise this node's replicas. `drain_on_exit` ends them too; otherwise the next supervisor adopts
+    them. `open_engines`: they answer on loopback without a key (never their internal routes)."""
+    key = read_secret(settings.upstream.internal_key, settings.upstream.internal_key_file, "internal_key")
+    if key is None:
+        raise ValueError("set TOLLWAY_UPSTREAM__INTERNAL_KEY_FILE: engines trust the gateway by it")
+    local = LocalLauncher(settings.pool.run_dir, key=key.decode(), open_engines=open_engines)
+    metrics = Metrics()
+    if settings.server.metrics_port is not None:
+        start_http_server(settings.server.metrics_port, addr=settings.server.host, registry=metrics.registry)
+    database = Database(settings.database.url.get_secret_value(), name="tollway-pool", pool_size=2)
+    probe = Probe(key.decode())
+    supervisor = Supervisor(
+        database,
+        {"tollway": local, "vllm": local, "sglang": local, "external": StaticLauncher()},
+        probe,
+        node=socket.gethostname(),
+        limits=Limits(
+            settings.pool.ready_timeout_s, settings.pool.drain_timeout_s, settings.pool.restart_backoff_max_s
+        ),
+        clock=SystemClock(),
+        metrics=metrics,
+        journal_dir=lambda replica: str(local.journal_dir(replica)),
+    )
+    stopping = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, stopping.set)
+    try:
+        await supervisor.run(stopping, drain=drain_on_exit)
+    finally:
+        await probe.close()
+        await database.close()
