@@ -1,7 +1,8 @@
 """The one task of a process that speaks to the cache on behalf of the limiter.
 
 Everything goes through one queue and one connection in order: what waits while a round trip is under way goes
-out together with the next one, a close never overtakes its consume, and a caller that is cancelled while its
+out together with the next one, a post travels with the next call (or alone, a moment later), a close never
+overtakes its consume, and a caller that is cancelled while its
 call is under way does not lose the answer (`on_orphan` gets it). When the cache is away, calls fail at once
 with `ChannelLost`, posts wait (bounded), and the task probes until the cache is back.
 It does not know what the script means.
@@ -26,6 +27,8 @@ Reply = list[int] | int
 BATCH_MAX = 128
 POSTS_MAX = 10_000
 PROBE_INTERVAL_S = 0.5
+POST_DELAY_S = 0.01
+"""Long enough to travel with the next call under load, short against the life of any call."""
 
 _log = get_logger(__name__)
 
@@ -66,6 +69,7 @@ class ScriptChannel:
         self._idle.set()
         self._up = True
         self._task: asyncio.Task[None] | None = None
+        self._later: asyncio.TimerHandle | None = None
 
     @property
     def up(self) -> bool:
@@ -80,6 +84,7 @@ class ScriptChannel:
         if self._task is None:
             return
         if self.up:
+            self._wake.set()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
         self._task.cancel()
@@ -92,6 +97,7 @@ class ScriptChannel:
             raise ChannelLost
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._put(_Item(keys, args, answer, on_orphan))
+        self._wake.set()
         try:
             return await answer
         except asyncio.CancelledError:
@@ -104,11 +110,12 @@ class ScriptChannel:
             self._on_dropped()
             return
         self._put(_Item(keys, args, None))
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(POST_DELAY_S, self._wake.set)
 
     def _put(self, item: _Item) -> None:
         self._queue.append(item)
         self._idle.clear()
-        self._wake.set()
 
     async def _run(self) -> None:
         try:
@@ -121,6 +128,9 @@ class ScriptChannel:
             _fail_calls([*self._under_way, *self._queue])
 
     async def _drain(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(BATCH_MAX, len(self._queue)))]
             self._under_way = batch

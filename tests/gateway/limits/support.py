@@ -47,15 +47,16 @@ def principal(
     )
 
 
-def cache_of(url: str) -> Redis:
-    return create_cache(CacheSettings(url=SecretStr(url)))
+def cache_of(url: str, timeout_s: float = 5.0) -> Redis:
+    """Patient, since a busy machine must not look like a cache that is away."""
+    return create_cache(CacheSettings(url=SecretStr(url), timeout_s=timeout_s))
 
 
 @asynccontextmanager
 async def limiter_on(
-    url: str, *, metrics: Metrics | None = None, lease_ttl_s: float = 30.0
+    url: str, *, metrics: Metrics | None = None, lease_ttl_s: float = 30.0, timeout_s: float = 5.0
 ) -> AsyncIterator[Limiter]:
-    cache = cache_of(url)
+    cache = cache_of(url, timeout_s)
     limiter = Limiter(cache, SystemClock(), metrics or Metrics(), os.urandom, lease_ttl_s)
     limiter.start()
     try:
