@@ -96,7 +96,8 @@ class Bridge:
         self._link.close()
         self._link = self.ready = self.core_pid = None
         self.load = LoadStats()
-        _LOG.warning("core lost (%s); %d sequences fail", reason, len(self._flows))
+        if self._flows:
+            _LOG.warning("the core is gone (%s): %d sequences fail", reason, len(self._flows))
         for request_id in list(self._flows):
             self._deliver(
                 TokenOutput(

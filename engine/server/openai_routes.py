@@ -16,13 +16,14 @@ from engine.server.errors import engine_unavailable, invalid, missing, model_not
 from engine.server.exchange import Exchange
 from engine.server.fields import Field, flag, integer, items, read_fields, text
 from engine.server.generation import AnswerStyle, run
+from engine.server.messages import read_messages
 from engine.server.protocol import CHAT_FIELDS, GenerationRequest, parse_chat, parse_completion, parse_json
 from engine.server.responses import ChatShape, CompletionShape
 from engine.server.services import Services
 
 _TOKENIZE_FIELDS = {
     "prompt": Field(text(16 << 20)),
-    "messages": CHAT_FIELDS["messages"],
+    "messages": Field(read_messages),
     "add_special_tokens": Field(flag, True),
     "add_generation_prompt": Field(flag, True),
     "continue_final_message": Field(flag, False),

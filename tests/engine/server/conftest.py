@@ -70,10 +70,10 @@ class Server:
     def services(self) -> Services:
         return self.process.services
 
-    def client(self, key: str = API_KEY) -> openai.AsyncOpenAI:
+    def client(self, key: str = API_KEY, *, strict: bool = True) -> openai.AsyncOpenAI:
         """Closed with the server."""
         made = openai.AsyncOpenAI(
-            base_url=f"{self.url}/v1", api_key=key, max_retries=0, _strict_response_validation=True
+            base_url=f"{self.url}/v1", api_key=key, max_retries=0, _strict_response_validation=strict
         )
         self.clients.append(made)
         return made

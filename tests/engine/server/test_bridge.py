@@ -1,0 +1,117 @@
+"""One terminal output per sequence, whatever the core does and whenever it goes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from engine.messages import (
+    AbortRequest,
+    AddRequest,
+    CoreInbound,
+    LoadStats,
+    SamplingParams,
+    StepOutputs,
+    TokenOutput,
+)
+from engine.server.bridge import Bridge
+from engine.server.errors import ApiError
+from tests.fakes.core import ready
+
+
+class Link:
+    def __init__(self) -> None:
+        self.sent: list[CoreInbound] = []
+        self.closed = False
+
+    def send(self, message: CoreInbound) -> None:
+        assert not self.closed
+        self.sent.append(message)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def request(name: str) -> AddRequest:
+    return AddRequest(
+        request_id=name, worker=0, prompt_token_ids=[5], sampling=SamplingParams(seed=1, max_tokens=4)
+    )
+
+
+def step(*outputs: TokenOutput) -> StepOutputs:
+    return StepOutputs(outputs=list(outputs), load=LoadStats(num_running=1))
+
+
+def make_bridge() -> tuple[Bridge, Link, list[int]]:
+    late: list[int] = []
+    bridge, link = Bridge(lambda: 1.0, lambda: late.append(1)), Link()
+    bridge.core_up(ready(), 7, link)
+    return bridge, link, late
+
+
+async def test_news_of_one_step_wake_a_request_once() -> None:
+    bridge, _, _ = make_bridge()
+    flow = bridge.submit([request("a-0"), request("a-1")])
+    bridge.on_step(
+        step(TokenOutput(request_id="a-0", token_ids=[1]), TokenOutput(request_id="a-1", token_ids=[2]))
+    )
+    assert [output.request_id for output in await flow.next()] == ["a-0", "a-1"]
+
+
+async def test_loss_of_the_core_ends_everything_once() -> None:
+    bridge, link, late = make_bridge()
+    flow = bridge.submit([request("a")])
+    bridge.core_down("killed")
+    bridge.core_down("said twice")
+    assert [(o.finish_reason, o.error_code) for o in await flow.next()] == [("error", "engine_error")]
+    assert (link.closed, bridge.ready, bridge.num_live, late) == (True, None, 0, [])
+    bridge.on_step(step(TokenOutput(request_id="a", finish_reason="stop")))
+    assert late == [1]
+
+
+async def test_without_a_core_nothing_is_accepted() -> None:
+    bridge = Bridge(lambda: 1.0, lambda: None)
+    with pytest.raises(ApiError) as caught:
+        bridge.submit([request("a")])
+    assert (caught.value.status, caught.value.code) == (503, "engine_unavailable")
+
+
+async def test_abort_names_only_live_sequences() -> None:
+    bridge, link, _ = make_bridge()
+    flow = bridge.submit([request("a-0"), request("a-1")])
+    bridge.on_step(step(TokenOutput(request_id="a-0", finish_reason="stop")))
+    bridge.abort(flow)
+    assert link.sent[-1] == AbortRequest(request_ids=["a-1"])
+    bridge.on_step(step(TokenOutput(request_id="a-1", finish_reason="abort")))
+    bridge.abort(flow)
+    assert len([message for message in link.sent if isinstance(message, AbortRequest)]) == 1
+
+
+async def test_random_lives_have_one_end_each() -> None:
+    """2,000 sequences: outputs, aborts, late and repeated terminals, lost and new cores."""
+    seed = random.SystemRandom().randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    bridge, link, _ = make_bridge()
+    flows, ends = {}, {}
+    for turn in range(2000):
+        name = f"s-{turn}"
+        flows[name], ends[name] = bridge.submit([request(name)]), 0
+        for other in rng.sample(list(flows), min(3, len(flows))):
+            action = rng.random()
+            if action < 0.3:
+                bridge.abort(flows[other])
+            elif action < 0.6:
+                bridge.on_step(step(TokenOutput(request_id=other, token_ids=[4])))
+            else:
+                bridge.on_step(step(TokenOutput(request_id=other, finish_reason="stop")))
+        if rng.random() < 0.01:
+            bridge.core_down("random")
+            link = Link()
+            bridge.core_up(ready(), 7, link)
+    bridge.core_down("over")
+    for name, flow in flows.items():
+        assert not flow.live
+        ends[name] = sum(output.finish_reason is not None for output in await flow.next())
+    assert set(ends.values()) == {1}

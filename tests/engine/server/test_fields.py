@@ -1,0 +1,76 @@
+"""Readers of single fields: types, ranges, paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.server import fields
+from engine.server.errors import ApiError
+from engine.server.fields import Field, Unsupported
+
+
+@pytest.mark.parametrize(
+    ("read", "good"),
+    [
+        (fields.number(0, 2), [0, 2, 1.5]),
+        (fields.number(0, 2, above_low=True), [0.001, 2]),
+        (fields.integer(1, 5), [1, 5]),
+        (fields.flag, [True, False]),
+        (fields.text(3), ["", "abc"]),
+        (fields.obj, [{}, {"a": 1}]),
+        (fields.items(2, fields.flag), [[], [True, False]]),
+        (fields.stops(2, 3), ["a", ["a", "abc"]]),
+        (fields.logit_bias(2), [{}, {"5": -100, "7": 1.5}]),
+    ],
+)
+def test_accepts(read: fields.Reader, good: list[Any]) -> None:
+    for value in good:
+        read("x", value)
+    assert good
+
+
+@pytest.mark.parametrize(
+    ("read", "bad"),
+    [
+        (fields.number(0, 2), [-0.1, 2.1, "1", True, [], float("nan")]),
+        (fields.number(0, 2, above_low=True), [0]),
+        (fields.integer(1, 5), [0, 6, 1.0, "1", False]),
+        (fields.flag, [1, 0, "true"]),
+        (fields.text(3), ["abcd", 5]),
+        (fields.obj, [[], "a"]),
+        (fields.items(2, fields.flag), [[True] * 3, [1], {}]),
+        (fields.stops(2, 3), ["", ["a", ""], ["a"] * 3, "abcd", 5]),
+        (fields.logit_bias(2), [{"x": 1}, {"-1": 1}, {"5": 101}, {"1": 0, "2": 0, "3": 0}, {"²": 1}, []]),
+    ],
+)
+def test_refuses(read: fields.Reader, bad: list[Any]) -> None:
+    for value in bad:
+        with pytest.raises(ApiError) as caught:
+            read("x", value)
+        assert caught.value.status == 400, value
+        assert (caught.value.param or "").startswith("x")
+
+
+def test_paths_of_elements() -> None:
+    with pytest.raises(ApiError) as caught:
+        fields.items(9, fields.flag)("x", [True, 1])
+    assert caught.value.param == "x[1]"
+
+
+def test_null_is_absent() -> None:
+    table = {"a": Field(fields.flag, True), "b": Field(fields.flag)}
+    assert fields.read_fields({"a": None, "c": 1}, table) == {"a": True, "b": None}
+    with pytest.raises(ApiError, match="Missing"):
+        fields.read_fields({"a": None}, {"a": Field(fields.flag, required=True)})
+
+
+def test_neutral_values_of_unsupported_fields() -> None:
+    table = {"a": Unsupported("no.", (False, 0))}
+    for body in ({}, {"a": None}, {"a": False}, {"a": 0}):
+        fields.refuse_unsupported(body, table)
+    for value in (True, 1, "", 0.0):
+        with pytest.raises(ApiError) as caught:
+            fields.refuse_unsupported({"a": value}, table)
+        assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "a")

@@ -1,0 +1,60 @@
+"""Chat messages: roles, parts, tool turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.server.errors import ApiError
+from engine.server.messages import read_messages
+
+
+def one(message: Any) -> dict[str, Any]:
+    return read_messages("messages", [message])[0].for_template()
+
+
+def test_text_and_parts() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert one({"role": "user", "content": "hi"}) == {"role": "user", "content": "hi"}
+    assert one({"role": "user", "content": parts})["content"] == "a\nb"
+    assert one({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]})["content"] == "no"
+
+
+def test_names_and_tool_turns() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    turn = one({"role": "assistant", "content": None, "tool_calls": [call]})
+    assert turn["tool_calls"][0]["function"] == {"name": "f", "arguments": {"x": 1}}
+    turn = one({"role": "tool", "content": "42", "tool_call_id": "c1", "name": "f"})
+    assert (turn["tool_call_id"], turn["name"]) == ("c1", "f")
+    call["function"] = {"name": "f", "arguments": "no json"}
+    assert (
+        one({"role": "assistant", "tool_calls": [call]})["tool_calls"][0]["function"]["arguments"]
+        == "no json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([], "messages"),
+        ("hi", "messages"),
+        (["hi"], "messages[0]"),
+        ([{"content": "x"}], "messages[0].role"),
+        ([{"role": "pirate", "content": "x"}], "messages[0].role"),
+        ([{"role": ["user"], "content": "x"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([{"role": "user", "content": [5]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content[0].type"),
+        ([{"role": "user", "content": [{"type": ["text"]}]}], "messages[0].content[0].type"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
+        ([{"role": "user", "content": [{"type": "text", "text": 1}]}], "messages[0].content[0].text"),
+        ([{"role": "user", "content": "x", "name": 1}], "messages[0].name"),
+        ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls[0].function"),
+    ],
+)
+def test_refused(messages: Any, param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        read_messages("messages", messages)
+    assert (caught.value.status, caught.value.param) == (400, param)
