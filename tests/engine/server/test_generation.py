@@ -37,6 +37,13 @@ async def idle(server: Server) -> None:
     await server.core_until(lambda: server.core.num_live == 0)
 
 
+async def produced(server: Server, num_tokens: int) -> None:
+    """A request in flight has reported this many tokens."""
+    await server.until(
+        lambda: any(g.usage.completion_tokens == num_tokens for g in server.services.in_flight)
+    )
+
+
 # -- the caller goes away ---------------------------------------------------------------------------------
 
 
@@ -80,7 +87,7 @@ async def test_disconnect_without_stream_in_decode(server: Server) -> None:
         waiting = asyncio.create_task(session.post("/v1/chat/completions", json=CHAT, headers=GATEWAY))
         await server.core_until(lambda: server.core.num_live == 1)
         server.core.release(7)
-        await server.until(lambda: any(r.completion_tokens for r in records(server)))
+        await produced(server, 7)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
@@ -227,10 +234,7 @@ async def test_progress_every_64_tokens(server: Server) -> None:
         await server.core_until(lambda: server.core.num_live == 1)
         for step in range(1, 51):
             server.core.release(1)
-            wanted = step * 8
-            await server.until(
-                lambda: any(g.usage.completion_tokens == wanted for g in server.services.in_flight)
-            )  # noqa: B023
+            await produced(server, step * 8)
         server.core.release(1)
         await (await opening).read()
     counts = [r.completion_tokens or 0 for r in records(server)]
@@ -295,12 +299,7 @@ async def _open_stream(
     server.core.release(steps)
     answer = await opening
     assert answer.status == 200
-    wanted = steps * n
-
-    def delivered() -> bool:
-        return any(g.usage.completion_tokens == wanted for g in server.services.in_flight)
-
-    await server.until(delivered)
+    await produced(server, steps * n)
     return answer
 
 
