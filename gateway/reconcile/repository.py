@@ -96,7 +96,8 @@ _UNSETTLED = text(
     WHERE j.matched_at IS NULL AND (s.request_id IS NULL OR s.is_provisional)
     GROUP BY j.request_id
     HAVING bool_and(j.has_ended) AND max(j.read_at) < now() - make_interval(
-        secs => CASE WHEN bool_or(s.is_provisional) THEN :provisional_lag_s ELSE :open_lag_s END)
+        secs => CASE WHEN bool_or(s.is_provisional) THEN CAST(:provisional_lag_s AS double precision)
+            ELSE CAST(:open_lag_s AS double precision) END)
     ORDER BY j.request_id LIMIT :limit
     """
 )

@@ -5,7 +5,7 @@ so that workers that share buckets cannot deadlock. There are no time watermarks
 """
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import msgspec
@@ -121,6 +121,10 @@ async def fold_usage(connection: WriteConnection, limit: int) -> int:
 
 async def rollup_drift(connection: WriteConnection, first: date, after_last: date) -> Drift:
     """The recompute of the days from `first` to before `after_last` (UTC)."""
-    bounds = {"first": f"{first.isoformat()}Z", "after_last": f"{after_last.isoformat()}Z"}
+    bounds = {"first": _midnight(first), "after_last": _midnight(after_last)}
     row = (await connection.execute(_DRIFT, bounds)).one()
     return Drift(int(row[0]), int(row[1]), int(row[2]))
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time.min, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 from gateway.ids import RequestId
 from gateway.ledger.errors import BudgetExceeded, DuplicateSettlement, LedgerUnavailable, ReservationFailed
 from gateway.ledger.types import AttemptRecord, Settlement
+from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
-from tests.gateway.ledger.conftest import Books, MakeLedger
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 BOUND = 50_000

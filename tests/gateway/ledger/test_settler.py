@@ -12,8 +12,8 @@ import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
 from tests.fakes.tcp_proxy import TcpProxy
+from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
-from tests.gateway.ledger.conftest import Books, MakeLedger
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 BOUND = 50_000

@@ -1,0 +1,126 @@
+"""Fixtures: ledgers on a real database, and plain SQL to look at what they did."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from gateway.clock import SystemClock
+from gateway.db import Database
+from gateway.ids import GatewayId, IdSource
+from gateway.ledger.service import Ledger
+from gateway.ledger.types import Prices
+from gateway.obs.metrics import Metrics
+from gateway.settings import LedgerSettings
+from tests.gateway.ledger.builders import PRICES
+
+MakeLedger = Callable[..., Awaitable[Ledger]]
+
+
+class Books:
+    """The owner's view of a test database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def run(self, statement: str, **parameters: Any) -> None:
+        async with self.database.write() as session:
+            await session.execute(text(statement), parameters)
+
+    async def rows(self, statement: str, **parameters: Any) -> list[Any]:
+        async with self.database.write() as session:
+            return list((await session.execute(text(statement), parameters)).all())
+
+    async def value(self, statement: str, **parameters: Any) -> Any:
+        async with self.database.write() as session:
+            return (await session.execute(text(statement), parameters)).scalar_one()
+
+    async def add_tenant(self, tenant_id: str = "proj_a") -> None:
+        await self.run("INSERT INTO tenant (id, name) VALUES (:id, :id)", id=tenant_id)
+
+    async def add_budget(
+        self,
+        limit: int,
+        *,
+        scope: str = "tenant",
+        tenant_id: str | None = "proj_a",
+        key_id: str | None = None,
+        period: str = "monthly",
+        zone: str = "UTC",
+        is_hard: bool = True,
+    ) -> str:
+        budget_id = "-".join(filter(None, ("budget", scope, tenant_id, key_id, period)))
+        await self.run(
+            "INSERT INTO budget (id, scope, tenant_id, key_id, period, zone, limit_nanousd, is_hard)"
+            " VALUES (:id, :scope, :tenant_id, :key_id, :period, :zone, :limit, :is_hard)",
+            id=budget_id,
+            scope=scope,
+            tenant_id=tenant_id,
+            key_id=key_id,
+            period=period,
+            zone=zone,
+            limit=limit,
+            is_hard=is_hard,
+        )
+        return budget_id
+
+    async def held_and_spent(self, budget_id: str = "budget-tenant-proj_a-monthly") -> tuple[int, int]:
+        rows = await self.rows(
+            "SELECT held_nanousd, spent_nanousd FROM budget_period WHERE budget_id = :id", id=budget_id
+        )
+        assert len(rows) <= 1
+        return (rows[0][0], rows[0][1]) if rows else (0, 0)
+
+    async def count(self, table: str) -> int:
+        return int(await self.value(f"SELECT count(*) FROM {table}"))
+
+
+@pytest.fixture
+async def books(database_url: str) -> AsyncIterator[Books]:
+    """A database with one tenant and the prices of `builders.PRICES`."""
+    database = Database(database_url, name="test-books", pool_size=2, role=None)
+    books = Books(database)
+    await books.add_tenant()
+    for component, price in _components(PRICES).items():
+        await books.run(
+            "INSERT INTO price (sku, component, valid_from, nanousd_per_token)"
+            " VALUES ('tiny', :component, '2026-01-01Z', :price)",
+            component=component,
+            price=price,
+        )
+    yield books
+    await database.close()
+
+
+@pytest.fixture
+async def make_ledger(database_url: str, books: Books, tmp_path: Path) -> AsyncIterator[MakeLedger]:
+    """Starts ledgers; those that the test did not drain are drained at its end."""
+    made: list[Ledger] = []
+
+    async def make(gateway_id: str = "gw-1", url: str = database_url, **settings: Any) -> Ledger:
+        ledger = Ledger(
+            url,
+            gateway_id=GatewayId(gateway_id),
+            settings=LedgerSettings(spool_dir=tmp_path / "spool", **settings),
+            clock=SystemClock(),
+            ids=IdSource(),
+            metrics=Metrics(),
+        )
+        await ledger.start()
+        made.append(ledger)
+        return ledger
+
+    yield make
+    for ledger in made:
+        if not ledger.is_drained:
+            await ledger.drain()
+
+
+def _components(prices: Prices) -> dict[str, Any]:
+    return {
+        "input": prices.input_nanousd,
+        "cached_input": prices.cached_input_nanousd,
+        "output": prices.output_nanousd,
+    }
