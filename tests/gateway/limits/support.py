@@ -104,7 +104,7 @@ for _, key in ipairs(redis.call('KEYS', 'tw:*')) do
   elseif redis.call('HEXISTS', key, 'at') == 1 then
     redis.call('HSET', key, 'at', string.format('%.0f', tonumber(redis.call('HGET', key, 'at')) - ARGV[1]))
   elseif redis.call('HEXISTS', key, 'day') == 1 then
-    redis.call('HINCRBY', key, 'day', -tonumber(ARGV[2]))
+    redis.call('HSET', key, 'day', string.format('%.0f', redis.call('HGET', key, 'day') - ARGV[2]))
   end
 end
 """
