@@ -90,6 +90,38 @@ class PoolRepository:
             for row in rows
         ]
 
+    async def insert_pool(
+        self,
+        session: WriteSession,
+        pool_id: PoolId,
+        name: str,
+        spec: EngineSpec,
+        reserved_tenants: Sequence[str],
+    ) -> bool:
+        """False if the name is taken."""
+        written = await session.execute(
+            insert(Pool)
+            .values(
+                id=pool_id,
+                name=name,
+                spec=spec.model_dump(mode="json", exclude_defaults=True),
+                reserved_tenants=sorted(set(reserved_tenants)),
+            )
+            .on_conflict_do_nothing(index_elements=[Pool.name])
+            .returning(Pool.id)
+        )
+        return written.first() is not None
+
+    async def set_desired_state(self, session: WriteSession, pool_id: PoolId, state: str) -> bool:
+        """`running` or `stopped`; False if there is no such pool."""
+        changed = await session.execute(
+            update(Pool)
+            .where(Pool.id == pool_id)
+            .values(desired_state=state, updated_at=func.now())
+            .returning(Pool.id)
+        )
+        return changed.first() is not None
+
     async def replicas(self, session: ReadSession, node: str) -> list[ReplicaView]:
         """The node's replicas that are not stopped for good, oldest first."""
         rows = await session.scalars(

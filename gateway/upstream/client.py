@@ -59,11 +59,16 @@ class UpstreamReply:
     def is_stream(self) -> bool:
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
+    @property
+    def is_at_end(self) -> bool:
+        return self._response.content.at_eof()
+
     async def read_some(self) -> bytes:
         """The next bytes as the network gave them; empty at the end."""
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
+            self.close()
             raise ConnectionLost(str(error)) from error
 
     async def read_whole(self) -> bytes:

@@ -32,7 +32,7 @@ class Order:
     cache_salt: str
     max_prompt_tokens: int
     max_output_tokens: int  # per choice
-    seed: int
+    seed: int | None  # None: the client set one
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ class GenericDialect:
     has_journal = False
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:
-        changes: dict[str, Any] = {"model": order.upstream_model, "seed": order.seed}
+        changes: dict[str, Any] = {"model": order.upstream_model}
+        if order.seed is not None:
+            changes["seed"] = order.seed
         if request.stream:
             changes["stream_options"] = with_usage(request)
         if request.max_output_tokens != order.max_output_tokens:

@@ -27,7 +27,9 @@ class NativeDialect:
     has_journal = True
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:
-        changes: dict[str, Any] = {"model": order.upstream_model, "seed": order.seed}
+        changes: dict[str, Any] = {"model": order.upstream_model}
+        if order.seed is not None:
+            changes["seed"] = order.seed
         if request.stream:
             changes["stream_options"] = with_usage(request)
         headers = {

@@ -35,6 +35,7 @@ class GenerationRequest:
     include_usage: bool  # the client asked for the usage chunk
     max_output_tokens: int | None  # per choice, as the client asked
     choices: int  # answers in all: prompts × n
+    messages: int  # parts that a template wraps: messages, or prompts
     body_bytes: int
     fields: Mapping[str, Any]  # the whole body, unknown fields included
 
@@ -57,13 +58,15 @@ def parse_generation(endpoint: Endpoint, raw: bytes) -> GenerationRequest:
     if not isinstance(model, str) or not model:
         raise InvalidRequest("'model' must be a non-empty string.", "model")
     stream = _flag(fields, "stream")
+    parts = _parts(endpoint, fields)
     return GenerationRequest(
         endpoint=endpoint,
         model=model,
         stream=stream,
         include_usage=_include_usage(fields, stream),
         max_output_tokens=_max_output(fields),
-        choices=_prompts(endpoint, fields) * _integer(fields, "n", 1, CHOICES_MAX, 1),
+        choices=(1 if endpoint == CHAT else parts) * _integer(fields, "n", 1, CHOICES_MAX, 1),
+        messages=parts,
         body_bytes=len(raw),
         fields=fields,
     )
@@ -130,7 +133,8 @@ def _max_output(fields: dict[str, Any]) -> int | None:
     return None
 
 
-def _prompts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
+def _parts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
+    """Messages of a chat, prompts of a completion: at least one."""
     if endpoint == CHAT:
         messages = fields.get("messages")
         if messages is None:
@@ -139,7 +143,7 @@ def _prompts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
             raise InvalidRequest("'messages' must be an array.", "messages")
         if not messages:
             raise InvalidValue("'messages' must not be empty.", "messages")
-        return 1
+        return len(messages)
     prompt = fields.get("prompt")
     if prompt is None:
         raise MissingParameter("prompt")

@@ -88,7 +88,7 @@ LAYERS = (
     ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts", "slo"),
-    ("reconcile", "batches"),
+    ("exchange", "reconcile", "batches"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),

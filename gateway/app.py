@@ -1,0 +1,217 @@
+"""create_app(settings): the only composition root of the data plane.
+
+Makes every part once, connects them, starts them with the server and ends them in the opposite order. It
+holds no rule of its own; what a request does is pipeline.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+
+from gateway.audit.repository import AuditRepository
+from gateway.cache import create_cache
+from gateway.clock import Clock, SystemClock
+from gateway.db import Database
+from gateway.exchange import Closer, Pseudonyms, UpstreamCalls
+from gateway.http.admin.app import AdminParts, create_admin
+from gateway.http.auth import Authenticator
+from gateway.http.call import Receive, Scope, Send
+from gateway.http.middleware import Edge
+from gateway.http.openai_routes import OpenAIRoutes
+from gateway.http.ops_routes import OpsRoutes
+from gateway.http.router import Router
+from gateway.ids import Entropy, GatewayId, IdSource
+from gateway.ledger import Ledger
+from gateway.limits import Limiter, TokenEstimator
+from gateway.obs.logging import get_logger
+from gateway.obs.metrics import Metrics
+from gateway.pipeline import Parts, Pipeline
+from gateway.routing import Catalogue, Replicas
+from gateway.routing.target import ReplicaRow
+from gateway.settings import Settings, read_secret
+from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
+from gateway.tenancy.repository import TenancyRepository
+from gateway.upstream import GenericDialect, NativeDialect, Timeouts, UpstreamClient, poll_status
+from gateway.wire.load import EngineStatus
+
+__all__ = ["GatewayApp", "create_app"]
+
+POLL_TIMEOUT_S = 1.0
+OWN_ENGINE = "tollway"
+DRAW_BYTES = 8
+
+_log = get_logger(__name__)
+
+
+class GatewayApp:
+    """The ASGI application: lifespan here, everything else through the edge."""
+
+    def __init__(self, settings: Settings, clock: Clock, entropy: Entropy) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.entropy = entropy
+        self.ids = IdSource(clock, entropy)
+        self.metrics = Metrics()
+        self.is_draining = False
+        url = settings.database.url.get_secret_value()
+        self.database = Database(url, name="tollway-gateway", pool_size=settings.database.pool_size)
+        self.feed_database = Database(url, name="tollway-feed", pool_size=1)
+        self.feed = RevisionFeed(self.feed_database, clock, self.metrics)
+        self.peppers = Peppers.from_settings(settings.security)
+        self.cache = create_cache(settings.cache)
+        self.engine_key = _text(
+            read_secret(
+                settings.upstream.internal_key,
+                settings.upstream.internal_key_file,
+                "upstream.internal_key_file",
+            )
+        )
+        self.catalogue = Catalogue(self.database, clock)
+        self.replicas = Replicas(clock, self.metrics, _draw(entropy))
+        self.client = UpstreamClient(settings.upstream)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Parts that need the running loop are made here; a database that is away delays readiness only."""
+        await self.client.start()
+        self.limiter = Limiter(
+            self.cache, self.clock, self.metrics, self.entropy, self.settings.limits.lease_ttl_s
+        )
+        self.limiter.start()
+        self.ledger = Ledger(
+            self.settings.database.url.get_secret_value(),
+            gateway_id=GatewayId(self.settings.server.gateway_id),
+            settings=self.settings.ledger,
+            clock=self.clock,
+            ids=self.ids,
+            metrics=self.metrics,
+        )
+        self.closer = Closer(self.client, self.ledger, self.replicas, self.clock)
+        self.edge = self._edge()
+        self.feed.subscribe(("routing", "tenancy"), self._load_catalogue)
+        await self.feed.start()
+        await self.ledger.start()
+        self._tasks = [asyncio.create_task(self.replicas.poll_forever(self._poll))]
+
+    async def stop(self) -> None:
+        """Called when no request is in flight: settles what they left, then lets go of everything."""
+        self.is_draining = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.closer.drain()
+        await self.limiter.stop()
+        await self.ledger.drain()
+        await self.feed.stop()
+        await self.client.close()
+        await self.cache.aclose()
+        await self.feed_database.close()
+        await self.database.close()
+
+    def why_not_ready(self) -> str | None:
+        if self.is_draining:
+            return "draining"
+        if not self.catalogue.is_loaded:
+            return "routes are not loaded yet"
+        return None if self.ledger.is_ready else "the spool of an earlier run is not applied yet"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self.edge(scope, receive, send)
+
+    def _edge(self) -> Edge:
+        settings = self.settings
+        directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
+        auth = Authenticator(directory, settings.server.trusted_proxy_cidrs)
+        pipeline = Pipeline(self._parts())
+        openai = OpenAIRoutes(auth, pipeline, self.catalogue, settings.server.max_body_bytes)
+        ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
+        router = Router(openai, ops, create_admin(self._admin_parts(auth)))
+        return Edge(router, self.ids, self.clock, self.metrics)
+
+    def _parts(self) -> Parts:
+        pseudonyms = Pseudonyms(self._server_key())
+        return Parts(
+            catalogue=self.catalogue,
+            replicas=self.replicas,
+            limiter=self.limiter,
+            estimator=TokenEstimator(),
+            ledger=self.ledger,
+            calls=UpstreamCalls(self.client, self.replicas, pseudonyms, self.clock),
+            closer=self.closer,
+            dialects={OWN_ENGINE: NativeDialect(), "openai": GenericDialect()},
+            pseudonyms=pseudonyms,
+            engine_key=self.engine_key,
+            timeouts=Timeouts.of(self.settings.upstream),
+            clock=self.clock,
+            entropy=self.entropy,
+            metrics=self.metrics,
+        )
+
+    def _admin_parts(self, auth: Authenticator) -> AdminParts:
+        audit = AuditRepository(self.clock, self.ids)
+        limits = default_limits(self.settings.limits)
+        tenancy = TenancyService(
+            TenancyRepository(), audit, self.peppers, self.clock, self.ids, self.entropy, limits
+        )
+        return AdminParts(
+            auth=auth,
+            database=self.database,
+            tenancy=tenancy,
+            audit=audit,
+            ids=self.ids,
+            clock=self.clock,
+            body_bytes_max=self.settings.server.max_body_bytes,
+        )
+
+    def _server_key(self) -> bytes:
+        """The root of salts and pseudonyms: the master key, else derived from the key pepper, which all
+        gateways of an installation share too."""
+        security = self.settings.security
+        master = read_secret(None, security.master_key_file, "security.master_key_file")
+        pepper = read_secret(security.key_pepper, security.key_pepper_file, "security.key_pepper_file")
+        return hashlib.sha256(b"tollway pseudonyms\0" + (master or pepper or b"")).digest()
+
+    async def _load_catalogue(self) -> None:
+        await self.catalogue.load()
+        self.replicas.update(self.catalogue.replicas)
+        for name in self.catalogue.label_values():
+            self.metrics.labels.register("model", name)
+        for tenant in self.catalogue.tenants:
+            self.metrics.labels.register("tenant", tenant)
+
+    async def _poll(self, row: ReplicaRow) -> EngineStatus | None:
+        if row.engine_kind != OWN_ENGINE:
+            return None
+        return await poll_status(self.client, row.url, self.engine_key, POLL_TIMEOUT_S)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:  # the server must be told, or it would wait for ever
+            _log.exception("the gateway could not start")
+            await send({"type": "lifespan.startup.failed", "message": repr(error)})
+            raise
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def create_app(settings: Settings, clock: Clock | None = None, entropy: Entropy = os.urandom) -> GatewayApp:
+    """For a server with lifespan support, or `start()` and `stop()` by hand."""
+    return GatewayApp(settings, clock or SystemClock(), entropy)
+
+
+def _draw(entropy: Entropy) -> Callable[[int], int]:
+    return lambda bound: int.from_bytes(entropy(DRAW_BYTES), "big") % bound
+
+
+def _text(secret: bytes | None) -> str | None:
+    return secret.decode() if secret is not None else None

@@ -1,0 +1,25 @@
+"""One request while it is in flight: what was decided for it, what each attempt did, and how it is settled.
+
+Used by the pipeline. Knows the ledger's and the dialects' types; not HTTP, not which replica is best.
+"""
+
+from gateway.exchange.call import AttemptFailed, UpstreamCalls
+from gateway.exchange.closer import Closer
+from gateway.exchange.ending import Ending, settlement_of, unbilled_record
+from gateway.exchange.identity import Pseudonyms
+from gateway.exchange.sink import ClientGone, Sink
+from gateway.exchange.state import Attempt, Exchange
+
+__all__ = [
+    "Attempt",
+    "AttemptFailed",
+    "ClientGone",
+    "Closer",
+    "Ending",
+    "Exchange",
+    "Pseudonyms",
+    "Sink",
+    "UpstreamCalls",
+    "settlement_of",
+    "unbilled_record",
+]

@@ -1,0 +1,143 @@
+"""One attempt: the call to one replica, and its answer passed on as it comes.
+
+Returns when the answer is complete; raises AttemptFailed when there is none, or none to its end. Whether to
+try elsewhere is the pipeline's decision; what an open attempt produced is the closer's to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.clock import Clock
+from gateway.errors import EngineFailed, GatewayError, UpstreamTimeout
+from gateway.exchange.identity import Pseudonyms
+from gateway.exchange.sink import ClientGone, Sink
+from gateway.exchange.state import Attempt, Exchange
+from gateway.routing import Replicas
+from gateway.upstream import ConnectFailed, Deadlines, Order, UpstreamClient, UpstreamError
+from gateway.upstream.errors import Verdict, judge
+from gateway.wire import read_answer, read_error
+from gateway.wire.load import read_load
+from gateway.wire.stream import EventTooLarge
+
+__all__ = ["AttemptFailed", "UpstreamCalls"]
+
+REQUEST_CLASS = "interactive"
+PASSED_HEADERS = ("content-type", "x-tollway-ignored")
+
+
+class AttemptFailed(Exception):
+    """Whose fault, and what the caller gets if nobody tries again. `is_over`: the engine has let go of it."""
+
+    def __init__(self, verdict: Verdict, error: GatewayError, *, is_over: bool) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+        self.error = error
+        self.is_over = is_over
+
+
+class UpstreamCalls:
+    def __init__(
+        self, client: UpstreamClient, replicas: Replicas, pseudonyms: Pseudonyms, clock: Clock
+    ) -> None:
+        self._client = client
+        self._replicas = replicas
+        self._pseudonyms = pseudonyms
+        self._clock = clock
+
+    async def run(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
+        try:
+            async with deadlines.watch():
+                await self._call(exchange, attempt, deadlines, sink)
+        except UpstreamError as error:
+            over = isinstance(error, ConnectFailed)
+            raise AttemptFailed("failed", EngineFailed(), is_over=over) from error
+        except EventTooLarge as error:
+            raise AttemptFailed("failed", EngineFailed(), is_over=False) from error
+        except TimeoutError as error:
+            if deadlines.expired == "write":
+                raise ClientGone from error
+            raise AttemptFailed("failed", UpstreamTimeout(), is_over=False) from error
+
+    async def _call(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
+        order = self._order(exchange, attempt)
+        call = attempt.dialect.prepare(attempt.url, attempt.key, exchange.request, order)
+        reply = attempt.reply = await self._client.post(call.url, call.headers, call.body)
+        load = read_load(reply.headers)
+        if load is not None:
+            attempt.epoch = load.epoch
+            self._replicas.observe(attempt.replica, load)
+        if reply.status != 200:
+            target, said = exchange.target, read_error(await reply.read_whole())
+            attempt.saw(said.usage)
+            refusal = judge(reply.status, reply.headers, said, target.upstream_model, target.served_model)
+            raise AttemptFailed(refusal.verdict, refusal.error, is_over=True)
+        headers = {name: reply.headers[name] for name in PASSED_HEADERS if reply.headers.get(name)}
+        headers.update(exchange.ticket.headers)
+        answer = self._pass_stream if exchange.request.stream else self._pass_whole
+        await answer(exchange, attempt, deadlines, sink, headers)
+
+    async def _pass_whole(
+        self,
+        exchange: Exchange,
+        attempt: Attempt,
+        deadlines: Deadlines,
+        sink: Sink,
+        headers: Mapping[str, str],
+    ) -> None:
+        assert attempt.reply is not None
+        answer = read_answer(await attempt.reply.read_whole(), attempt.rename)
+        if answer is None:
+            raise AttemptFailed("failed", EngineFailed(), is_over=True)
+        attempt.saw(answer.usage)
+        attempt.is_complete = True
+        exchange.first_data_at = self._clock.monotonic()
+        deadlines.writing = True
+        await sink.whole(headers, answer.body)
+
+    async def _pass_stream(
+        self,
+        exchange: Exchange,
+        attempt: Attempt,
+        deadlines: Deadlines,
+        sink: Sink,
+        headers: Mapping[str, str],
+    ) -> None:
+        reply, scanner = attempt.reply, attempt.scanner
+        assert reply is not None
+        while True:
+            data = await reply.read_some()
+            passed = scanner.feed(data) if data else scanner.finish()
+            deadlines.progress()
+            if exchange.first_data_at is None and scanner.events:
+                exchange.first_data_at = self._clock.monotonic()
+            if scanner.done:
+                attempt.saw(scanner.usage)
+                attempt.is_complete = True
+            if passed:
+                deadlines.writing = True
+                await sink.stream(headers, passed, last=scanner.done)
+                deadlines.writing = False
+                deadlines.progress()
+            if scanner.done:
+                return
+            if scanner.error is not None:
+                attempt.saw(scanner.error.usage)
+                raise AttemptFailed("failed", EngineFailed(), is_over=True)
+            if not data:
+                raise AttemptFailed("failed", EngineFailed(), is_over=False)
+
+    def _order(self, exchange: Exchange, attempt: Attempt) -> Order:
+        principal = exchange.principal
+        return Order(
+            request_id=exchange.request_id,
+            attempt=attempt.number,
+            upstream_model=exchange.target.upstream_model,
+            fairness_id=self._pseudonyms.fairness_id(principal),
+            fairness_weight=principal.fairness_weight,
+            request_class=REQUEST_CLASS,
+            cache_salt=self._pseudonyms.cache_salt(principal),
+            max_prompt_tokens=exchange.max_prompt_tokens,
+            max_output_tokens=exchange.max_output_tokens,
+            seed=exchange.seed,
+        )

@@ -1,0 +1,108 @@
+"""How a request ended → what is written down about it. Pure.
+
+The tenant pays for what the engine itself says it reported; without the engine's word the settlement is
+provisional: it charges what reached the client, and the journal may correct it once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.exchange.state import Attempt, Exchange
+from gateway.ledger.types import (
+    AttemptRecord,
+    Settlement,
+    SettlementStatus,
+    Timings,
+    UnbilledReason,
+)
+from gateway.wire import Usage
+
+__all__ = ["Ending", "settlement_of", "unbilled_record"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """`unbilled`: why nobody pays; None when the tenant pays for what was produced. `release`: no engine took
+    the request, so there is nothing to settle."""
+
+    status: SettlementStatus
+    at: float
+    error_code: str | None = None
+    unbilled: UnbilledReason | None = None
+    release: bool = False
+
+
+def settlement_of(exchange: Exchange, ending: Ending, occurred_at: datetime) -> Settlement:
+    attempt, records = exchange.attempt, list(exchange.records)
+    usage, is_known = None, True
+    unbilled = ending.unbilled
+    if attempt is not None and ending.status == "cancelled" and _nothing_came(attempt):
+        # Gone before the first token. Without the engine's word the journal may still know better.
+        unbilled, is_known = "after_cancel", attempt.figure is not None
+    if attempt is not None and unbilled is not None:
+        records.append(unbilled_record(attempt, unbilled))
+    elif attempt is not None:
+        usage, is_known = _usage(exchange, attempt)
+        records.append(_billed_record(attempt, usage))
+    return Settlement(
+        hold=exchange.hold,
+        status=ending.status,
+        occurred_at=occurred_at,
+        attempts=tuple(records),
+        reasoning_tokens=usage.reasoning_tokens if usage is not None else 0,
+        timings=_timings(exchange, ending, usage),
+        error_code=ending.error_code,
+        is_provisional=not is_known,
+    )
+
+
+def unbilled_record(attempt: Attempt, reason: UnbilledReason) -> AttemptRecord:
+    usage = attempt.figure.usage if attempt.figure is not None else Usage(0, 0)
+    return AttemptRecord.unbilled(
+        attempt.number,
+        attempt.replica.id,
+        attempt.epoch,
+        reason,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+    )
+
+
+def _nothing_came(attempt: Attempt) -> bool:
+    produced = (
+        attempt.figure.usage.completion_tokens if attempt.figure is not None else attempt.scanner.events
+    )
+    return produced == 0
+
+
+def _billed_record(attempt: Attempt, usage: Usage) -> AttemptRecord:
+    return AttemptRecord.billed(
+        attempt.number,
+        attempt.replica.id,
+        attempt.epoch,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        overrun_tokens=attempt.figure.overrun_tokens if attempt.figure is not None else 0,
+    )
+
+
+def _usage(exchange: Exchange, attempt: Attempt) -> tuple[Usage, bool]:
+    """The engine's figure, else what is sure: the prompt as estimated, the events that reached the client."""
+    if attempt.figure is not None:
+        return attempt.figure.usage, True
+    return Usage(exchange.hold.reservation.fallback_prompt_tokens, attempt.scanner.events), False
+
+
+def _timings(exchange: Exchange, ending: Ending, usage: Usage | None) -> Timings:
+    e2e_s = ending.at - exchange.arrived
+    if exchange.first_data_at is None:
+        return Timings(e2e_ms=round(e2e_s * 1000))
+    ttft_s = exchange.first_data_at - exchange.arrived
+    tpot_us = None
+    if exchange.request.stream and usage is not None and usage.completion_tokens > 1:
+        tpot_us = round((e2e_s - ttft_s) / (usage.completion_tokens - 1) * 1e6)
+    return Timings(ttft_ms=round(ttft_s * 1000), e2e_ms=round(e2e_s * 1000), tpot_us=tpot_us)

@@ -1,0 +1,70 @@
+"""The state of one request and of its attempts. Mutable, owned by one task at a time: pipeline, then closer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.ids import RequestId
+from gateway.ledger.types import AttemptRecord, Hold
+from gateway.limits import Ticket
+from gateway.routing import LiveReplica, Target
+from gateway.tenancy.principal import Principal
+from gateway.upstream import Dialect, UpstreamReply
+from gateway.upstream.dialect import Figure
+from gateway.wire import GenerationRequest, StreamScanner, Usage
+from gateway.wire.answer import Rename
+
+__all__ = ["Attempt", "Exchange"]
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One try at one replica. `reply` is there once the engine has sent headers."""
+
+    number: int
+    replica: LiveReplica
+    dialect: Dialect
+    key: str | None
+    scanner: StreamScanner
+    rename: Rename | None
+    epoch: str | None
+    reply: UpstreamReply | None = None
+    figure: Figure | None = None
+    """What the engine itself said it produced."""
+    is_over: bool = False
+    """The engine is done with it: nothing is left to abort, and it no longer counts as in flight."""
+    is_complete: bool = False
+    """The whole answer has come from the engine."""
+
+    @property
+    def url(self) -> str:
+        return self.replica.row.url
+
+    @property
+    def has_data(self) -> bool:
+        """Something of the answer reached the client, so nobody else can give it any more."""
+        return self.scanner.events > 0 or self.is_complete
+
+    def saw(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self.figure = Figure(usage)
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """Everything between admission and settlement."""
+
+    request_id: RequestId
+    principal: Principal
+    request: GenerationRequest
+    target: Target
+    ticket: Ticket
+    hold: Hold
+    max_prompt_tokens: int
+    max_output_tokens: int  # per choice
+    seed: int | None  # None: the client set one
+    arrived: float
+    records: list[AttemptRecord] = field(default_factory=list)
+    """Attempts that ended before the current one; nobody pays for them."""
+    attempt: Attempt | None = None
+    first_data_at: float | None = None

@@ -1,0 +1,1 @@
+"""The HTTP edge: the only package that imports the web framework. Holds no business rule."""

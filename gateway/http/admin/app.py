@@ -1,0 +1,104 @@
+"""The admin application: FastAPI behind one door that asks for an admin key before anything else."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from gateway.audit.repository import Actor
+from gateway.errors import (
+    GatewayError,
+    InternalError,
+    InvalidRequest,
+    InvalidValue,
+    MethodNotAllowed,
+    MissingParameter,
+    NotFound,
+)
+from gateway.http.admin.budgets import BudgetRoutes
+from gateway.http.admin.common import AdminParts
+from gateway.http.admin.keys import KeyRoutes
+from gateway.http.admin.pools import PoolRoutes
+from gateway.http.admin.pricing import PriceRoutes
+from gateway.http.admin.projects import ProjectRoutes
+from gateway.http.admin.routes import RouteRoutes
+from gateway.http.admin.usage import UsageRoutes
+from gateway.http.call import Call, Message
+from gateway.http.errors import render_error
+from gateway.http.middleware import Handler
+from gateway.tenancy.principal import ADMIN_SCOPE
+
+__all__ = ["AdminParts", "create_admin"]
+
+PREFIX = "/v1/organization"
+RESOURCES = (ProjectRoutes, KeyRoutes, RouteRoutes, PriceRoutes, PoolRoutes, BudgetRoutes, UsageRoutes)
+
+
+def create_admin(parts: AdminParts) -> Handler:
+    app = _application(parts)
+
+    async def handle(call: Call) -> None:
+        principal = await parts.auth.admin(call.header(b"authorization"))
+        principal.require(ADMIN_SCOPE)
+        body = await call.body(parts.body_bytes_max)
+        call.scope["state"] = {
+            "actor": Actor("admin_key", principal.key_id, call.request_id, call.peer),
+            "request_id": call.request_id,
+        }
+        unread = [body]
+
+        async def receive() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            return await call.receive()
+
+        await app(call.scope, receive, call.send)
+
+    return handle
+
+
+def _application(parts: AdminParts) -> FastAPI:
+    app = FastAPI(
+        title="Tollway admin API", openapi_url=f"{PREFIX}/openapi.json", docs_url=None, redoc_url=None
+    )
+    for resource in RESOURCES:
+        router = APIRouter(prefix=PREFIX)
+        resource(parts).register(router)
+        app.include_router(router)
+    app.add_exception_handler(GatewayError, _render)
+    app.add_exception_handler(RequestValidationError, _render_invalid)
+    app.add_exception_handler(HTTPException, _render_http)
+    app.add_exception_handler(Exception, _render_bug)
+    return app
+
+
+async def _render(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    status, headers, body = render_error(error)
+    return Response(body, status, headers)
+
+
+async def _render_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    param = ".".join(str(part) for part in first["loc"][1:]) or None
+    if first["type"] == "missing" and param is not None:
+        return await _render(request, MissingParameter(param))
+    if first["type"] == "json_invalid" or param is None:
+        return await _render(request, InvalidRequest(f"The body could not be read: {first['msg']}."))
+    return await _render(request, InvalidValue(f"Invalid value for '{param}': {first['msg']}.", param))
+
+
+async def _render_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    method, path = request.method, request.url.path
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        return await _render(request, MethodNotAllowed(method, path, allowed))
+    return await _render(request, NotFound(f"Invalid URL ({method} {path})"))
+
+
+async def _render_bug(request: Request, error: Exception) -> Response:
+    """The framework raises the error again after this answer, so that the edge logs and counts it."""
+    return await _render(request, InternalError(request.state.request_id))

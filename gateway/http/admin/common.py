@@ -1,0 +1,84 @@
+"""What the admin routes share: their parts, pages, bodies that refuse unknown fields, and the audit row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Protocol
+
+from fastapi import Query, Request
+from pydantic import BaseModel, ConfigDict
+
+from gateway.audit.repository import Actor, AuditEntry, AuditRepository
+from gateway.clock import Clock
+from gateway.db import Database, WriteSession
+from gateway.http.auth import Authenticator
+from gateway.ids import IdSource, TenantId
+from gateway.tenancy import TenancyService
+
+__all__ = ["AdminParts", "After", "Body", "Limit", "Named", "Page", "actor_of", "page_of", "record", "unix"]
+
+Json = dict[str, Any]
+Limit = Annotated[int, Query(ge=1, le=100)]
+After = Annotated[str | None, Query(max_length=200)]
+Page = Json
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    auth: Authenticator
+    database: Database
+    tenancy: TenancyService
+    audit: AuditRepository
+    ids: IdSource
+    clock: Clock
+    body_bytes_max: int
+
+
+class Body(BaseModel):
+    """A request body: a field that nobody reads is the caller's mistake, not to be swallowed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+def page_of(rows: Sequence[Json], limit: int) -> Page:
+    """`rows` holds one more than the page when there is more."""
+    data = list(rows[:limit])
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": len(rows) > limit,
+    }
+
+
+def actor_of(request: Request) -> Actor:
+    """Put there by admin/app.py, which lets nobody in without it."""
+    actor = request.state.actor
+    assert isinstance(actor, Actor)
+    return actor
+
+
+async def record(
+    parts: AdminParts,
+    session: WriteSession,
+    request: Request,
+    action: str,
+    resource: tuple[str, str],
+    tenant_id: str | None,
+    details: Mapping[str, Any],
+) -> None:
+    """The audit row of a change, in the change's transaction. `resource` is its kind and id."""
+    tenant = TenantId(tenant_id) if tenant_id is not None else None
+    await parts.audit.append(session, actor_of(request), AuditEntry(action, *resource, tenant, details))
+
+
+def unix(at: datetime | None) -> int | None:
+    return int(at.timestamp()) if at is not None else None

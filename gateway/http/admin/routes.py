@@ -1,0 +1,85 @@
+"""Routes: which pool a served name leads to, for one project or for all."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from gateway.errors import Conflict, InvalidValue, NotFound
+from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
+from gateway.ids import PoolId, RouteId, TenantId
+from gateway.routing.repository import COMPONENTS, RoutingRepository
+from gateway.routing.target import RouteRow
+
+__all__ = ["RouteRoutes"]
+
+
+class RouteBody(Body):
+    served_model: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")
+    pool_id: str
+    sku: str = Field(min_length=1, max_length=200)
+    project_id: str | None = None
+    default_max_output: int = Field(default=4096, ge=1, le=1 << 20)
+
+
+class RouteRoutes:
+    def __init__(self, parts: AdminParts) -> None:
+        self._p = parts
+        self._routing = RoutingRepository()
+
+    def register(self, router: APIRouter) -> None:
+        router.add_api_route("/routes", self.create, methods=["POST"])
+        router.add_api_route("/routes", self.list, methods=["GET"])
+        router.add_api_route("/routes/{route_id}", self.delete, methods=["DELETE"])
+
+    async def create(self, request: Request, body: RouteBody) -> Json:
+        tenant_id = TenantId(body.project_id) if body.project_id is not None else None
+        route = RouteRow(
+            RouteId(self._p.ids.new("route")),
+            tenant_id,
+            body.served_model,
+            PoolId(body.pool_id),
+            body.sku,
+            body.default_max_output,
+            self._p.clock.now(),
+        )
+        async with self._p.database.write() as session:
+            if not await self._routing.has_pool(session, route.pool_id):
+                raise InvalidValue("There is no such pool.", "pool_id")
+            if tenant_id is not None and not await self._routing.has_tenant(session, tenant_id):
+                raise InvalidValue("There is no such project.", "project_id")
+            missing = set(COMPONENTS) - await self._routing.priced_components(session, body.sku)
+            if missing:
+                raise InvalidValue(f"The sku has no price for: {', '.join(sorted(missing))}.", "sku")
+            if not await self._routing.insert_route(session, route):
+                raise Conflict("There is a route of that name already.")
+            resource = ("route", route.id)
+            await record(self._p, session, request, "route.created", resource, tenant_id, body.model_dump())
+        return _route(route)
+
+    async def list(self, limit: Limit = 20, after: After = None) -> Page:
+        async with self._p.database.read() as session:
+            rows = await self._routing.routes(session, after, limit + 1)
+        return page_of([_route(row) for row in rows], limit)
+
+    async def delete(self, request: Request, route_id: str) -> Json:
+        async with self._p.database.write() as session:
+            gone = await self._routing.delete_route(session, RouteId(route_id))
+            if gone is None:
+                raise NotFound("No such route.")
+            resource = ("route", route_id)
+            await record(self._p, session, request, "route.deleted", resource, gone.tenant_id, {})
+        return {"object": "organization.route.deleted", "id": route_id, "deleted": True}
+
+
+def _route(row: RouteRow) -> Json:
+    return {
+        "object": "organization.route",
+        "id": row.id,
+        "project_id": row.tenant_id,
+        "served_model": row.served_model,
+        "pool_id": row.pool_id,
+        "sku": row.sku,
+        "default_max_output": row.default_max_output,
+        "created_at": unix(row.created_at),
+    }

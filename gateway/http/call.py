@@ -1,0 +1,198 @@
+"""One HTTP request and its answer over bare ASGI, with the headers that every answer has.
+
+Reads the body once and within a limit, writes one answer or one stream, and knows whether anything was sent.
+It does not know what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from types import TracebackType
+from typing import Any
+
+from gateway.errors import BodyTooLarge, InvalidRequest
+
+__all__ = ["Call", "Disconnect", "Message", "Receive", "Scope", "Send"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+BODY_TIMEOUT_S = 60.0
+
+
+class ClientLeft(Exception):
+    """The connection ended before the body had come."""
+
+
+class Call:
+    """`tenant`, `model` and `endpoint` are filled in as they become known, for logs and metrics."""
+
+    __slots__ = (
+        "_clock",
+        "_headers",
+        "_receive",
+        "_send",
+        "endpoint",
+        "first_data_at",
+        "is_stream",
+        "model",
+        "request_id",
+        "scope",
+        "started",
+        "status",
+        "tenant",
+    )
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, request_id: str, clock: Callable[[], float]
+    ) -> None:
+        self.scope = scope
+        self.request_id = request_id
+        self.started = clock()
+        self.status: int | None = None
+        """Of the answer, once its headers are sent."""
+        self.is_stream = False
+        self.tenant = ""
+        self.model = ""
+        self.endpoint = ""
+        self.first_data_at: float | None = None
+        self._clock = clock
+        self._receive = receive
+        self._send = send
+        self._headers: dict[bytes, bytes] | None = None
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        return str(self.scope["path"])
+
+    @property
+    def peer(self) -> str | None:
+        client = self.scope.get("client")
+        return client[0] if client else None
+
+    def header(self, name: bytes) -> str | None:
+        """By its lower-case name; the last one if it was sent more than once."""
+        if self._headers is None:
+            self._headers = dict(self.scope["headers"])
+        value = self._headers.get(name)
+        return value.decode("latin-1") if value is not None else None
+
+    async def body(self, limit_bytes: int) -> bytes:
+        declared = self.header(b"content-length")
+        if declared is not None and declared.isdigit() and int(declared) > limit_bytes:
+            raise BodyTooLarge(limit_bytes)
+        message = await self._receive()
+        if not message.get("more_body") and message["type"] == "http.request":
+            return _within(message.get("body", b""), limit_bytes)
+        return await self._long_body(message, limit_bytes)
+
+    async def _long_body(self, message: Message, limit_bytes: int) -> bytes:
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                while True:
+                    if message["type"] == "http.disconnect":
+                        raise ClientLeft
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > limit_bytes:
+                        raise BodyTooLarge(limit_bytes)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+                    message = await self._receive()
+        except TimeoutError:
+            raise InvalidRequest("The request body did not arrive in time.") from None
+
+    async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        await self._start(status, headers, (("content-length", str(len(body))),))
+        await self._send({"type": "http.response.body", "body": body})
+
+    # The sink of the request path.
+
+    async def whole(self, headers: Mapping[str, str], body: bytes) -> None:
+        await self.answer(200, headers, body)
+
+    async def stream(self, headers: Mapping[str, str], data: bytes, *, last: bool) -> None:
+        if self.status is None:
+            self.is_stream = True
+            self.first_data_at = self._clock()
+            await self._start(200, headers, _STREAM_HEADERS)
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    # A mounted application.
+
+    async def receive(self) -> Message:
+        return await self._receive()
+
+    async def send(self, message: Message) -> None:
+        """Adds the headers that every answer has to an answer that somebody else made."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self._own_headers()]}
+        await self._send(message)
+
+    async def _start(self, status: int, headers: Mapping[str, str], extra: Iterable[tuple[str, str]]) -> None:
+        assert self.status is None, "one answer for one request"
+        self.status = status
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        encoded += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in extra]
+        encoded += self._own_headers()
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+    def _own_headers(self) -> list[tuple[bytes, bytes]]:
+        processing_ms = max(0, round((self._clock() - self.started) * 1000))
+        return [
+            (b"x-request-id", self.request_id.encode()),
+            (b"openai-processing-ms", str(processing_ms).encode()),
+        ]
+
+
+class Disconnect:
+    """`async with Disconnect(call):` cancels the block when the client goes; the cancellation ends there.
+
+    Costs one small task. `happened` tells afterwards.
+    """
+
+    __slots__ = ("_call", "_task", "_watcher", "happened")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.happened = False
+
+    async def __aenter__(self) -> Disconnect:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._watcher = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        self._watcher.cancel()
+        if not self.happened:
+            return False
+        self._task.uncancel()
+        return kind is not None and issubclass(kind, asyncio.CancelledError)
+
+    async def _watch(self) -> None:
+        while (await self._call.receive())["type"] != "http.disconnect":
+            pass
+        self.happened = True
+        self._task.cancel()
+
+
+_STREAM_HEADERS = (("cache-control", "no-cache"), ("x-accel-buffering", "no"))
+
+
+def _within(body: bytes, limit_bytes: int) -> bytes:
+    if len(body) > limit_bytes:
+        raise BodyTooLarge(limit_bytes)
+    return body

@@ -1,0 +1,82 @@
+"""The outermost layer: request ids, the last line of defence against exceptions, counts and one log line.
+
+Pure ASGI. Every request that enters leaves with exactly one answer: a GatewayError is rendered, anything else
+is a 500 that tells the caller its request id and nothing more. It knows no route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from gateway.clock import Clock
+from gateway.errors import GatewayError, InternalError
+from gateway.exchange import ClientGone
+from gateway.http.call import Call, ClientLeft, Receive, Scope, Send
+from gateway.http.errors import error_event, render_error
+from gateway.ids import IdSource
+from gateway.obs.logging import bind_request, clear_request, get_logger
+from gateway.obs.metrics import Metrics
+
+__all__ = ["Edge", "Handler"]
+
+Handler = Callable[[Call], Awaitable[None]]
+CLIENT_CLOSED = 499
+"""In logs and metrics only: nobody was there to be answered."""
+
+_log = get_logger(__name__)
+
+
+class Edge:
+    """ASGI application around one handler."""
+
+    def __init__(self, handler: Handler, ids: IdSource, clock: Clock, metrics: Metrics) -> None:
+        self._handler = handler
+        self._ids = ids
+        self._clock = clock
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "lifespan is the application's, and there are no web sockets"
+        call = Call(scope, receive, send, self._ids.new("req"), self._clock.monotonic)
+        bind_request(call.request_id)
+        self._metrics.in_flight.inc()
+        try:
+            await self._handler(call)
+        except GatewayError as error:
+            await self._fail(call, error)
+        except (ClientGone, ClientLeft):
+            pass
+        except Exception:
+            _log.exception("unexpected error", path=call.endpoint or "unknown")
+            self._metrics.unexpected_errors.labels(edge="http").inc()
+            await self._fail(call, InternalError(call.request_id))
+        finally:
+            self._metrics.in_flight.dec()
+            self._note(call)
+            clear_request()
+
+    async def _fail(self, call: Call, error: GatewayError) -> None:
+        if call.status is None:
+            await call.answer(*render_error(error))
+        elif call.is_stream:
+            await call.stream({}, error_event(error), last=True)
+
+    def _note(self, call: Call) -> None:
+        took_s = self._clock.monotonic() - call.started
+        status = call.status or CLIENT_CLOSED
+        if call.endpoint:
+            labels = self._metrics.for_request(call.tenant, call.model)
+            self._metrics.requests.labels(**labels, endpoint=call.endpoint, code=status).inc()
+            self._metrics.request_seconds.labels(**labels).observe(took_s)
+            if call.first_data_at is not None:
+                first_s = call.first_data_at - call.started
+                self._metrics.first_token_seconds.labels(**labels).observe(first_s)
+        _log.info(
+            "request",
+            method=call.method,
+            endpoint=call.endpoint,
+            status=status,
+            tenant=call.tenant,
+            model=call.model,
+            ms=round(took_s * 1000, 1),
+        )

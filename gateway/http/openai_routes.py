@@ -1,0 +1,76 @@
+"""OpenAI's data-plane endpoints: bytes in, principal and parsed request to the pipeline, bytes out."""
+
+from __future__ import annotations
+
+import orjson
+
+from gateway.errors import ModelNotFound, ServiceUnavailable
+from gateway.http.auth import Authenticator
+from gateway.http.call import Call, Disconnect
+from gateway.ids import RequestId
+from gateway.obs.logging import bind_request
+from gateway.pipeline import Caller, Pipeline
+from gateway.routing import Catalogue, Target
+from gateway.tenancy.principal import MODEL_SCOPE
+from gateway.wire import CHAT, COMPLETIONS, Endpoint, parse_generation
+
+__all__ = ["OpenAIRoutes"]
+
+JSON = {"content-type": "application/json"}
+OWNER = "tollway"
+RETRY_COUNT_MAX = 1000
+
+
+class OpenAIRoutes:
+    def __init__(
+        self, auth: Authenticator, pipeline: Pipeline, catalogue: Catalogue, body_bytes_max: int
+    ) -> None:
+        self._auth = auth
+        self._pipeline = pipeline
+        self._catalogue = catalogue
+        self._body_bytes_max = body_bytes_max
+
+    async def chat_completions(self, call: Call) -> None:
+        await self._generate(call, CHAT)
+
+    async def completions(self, call: Call) -> None:
+        await self._generate(call, COMPLETIONS)
+
+    async def models(self, call: Call) -> None:
+        call.endpoint = "models"
+        principal = await self._auth.tenant(call, MODEL_SCOPE)
+        self._require_catalogue()
+        data = [_model(target) for target in self._catalogue.names(principal.tenant_id)]
+        await call.answer(200, JSON, orjson.dumps({"object": "list", "data": data}))
+
+    async def model(self, call: Call, name: str) -> None:
+        call.endpoint = "models"
+        principal = await self._auth.tenant(call, MODEL_SCOPE)
+        self._require_catalogue()
+        target = self._catalogue.resolve(principal.tenant_id, name)
+        if target is None:
+            raise ModelNotFound(name)
+        await call.answer(200, JSON, orjson.dumps(_model(target)))
+
+    async def _generate(self, call: Call, endpoint: Endpoint) -> None:
+        call.endpoint = endpoint
+        principal = await self._auth.tenant(call, MODEL_SCOPE)
+        bind_request(call.request_id, principal.tenant_id)
+        request = parse_generation(endpoint, await call.body(self._body_bytes_max))
+        call.model = request.model
+        caller = Caller(principal, _retry_count(call.header(b"x-stainless-retry-count")))
+        async with Disconnect(call):
+            await self._pipeline.run(caller, request, RequestId(call.request_id), call)
+
+    def _require_catalogue(self) -> None:
+        if not self._catalogue.is_loaded:
+            raise ServiceUnavailable("The service is starting. Please retry in a moment.")
+
+
+def _model(target: Target) -> dict[str, str | int]:
+    created = int(target.created_at.timestamp())
+    return {"id": target.served_model, "object": "model", "created": created, "owned_by": OWNER}
+
+
+def _retry_count(value: str | None) -> int:
+    return min(int(value), RETRY_COUNT_MAX) if value is not None and value.isdecimal() else 0

@@ -1,0 +1,99 @@
+"""What a served name means to one tenant, and a replica as the database knows it. Frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
+from gateway.ledger.types import Prices
+
+__all__ = [
+    "Component",
+    "Permission",
+    "PoolRow",
+    "PriceRow",
+    "ReplicaRow",
+    "RouteRow",
+    "RoutingRows",
+    "Target",
+]
+
+Component = Literal["input", "cached_input", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes and what it costs, fixed when it is admitted."""
+
+    route_id: RouteId
+    pool_id: PoolId
+    served_model: str
+    upstream_model: str
+    engine_kind: str
+    policy: str
+    prices: Prices
+    default_max_output: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRow:
+    id: RouteId
+    tenant_id: TenantId | None
+    served_model: str
+    pool_id: PoolId
+    sku: str
+    default_max_output: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    id: int
+    sku: str
+    component: str
+    valid_from: datetime
+    nanousd_per_token: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    id: PoolId
+    engine_kind: str
+    upstream_model: str
+    policy: str
+    reserved_tenants: frozenset[TenantId]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    id: ReplicaId
+    pool_id: PoolId
+    url: str
+    epoch: str | None
+    engine_kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingRows:
+    """One consistent reading of everything that routing depends on."""
+
+    routes: Sequence[RouteRow]
+    prices: Sequence[PriceRow]
+    pools: Mapping[PoolId, PoolRow]
+    replicas: Sequence[ReplicaRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Which served names a tenant may use; without one it may use every route that matches it."""
+
+    mode: Literal["allow_list", "deny_list"]
+    names: frozenset[str]
+
+    def allows(self, served_model: str) -> bool:
+        return (served_model in self.names) == (self.mode == "allow_list")

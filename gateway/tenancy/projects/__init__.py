@@ -1,0 +1,1 @@
+"""Projects (tenants) as the admin API lists them."""
