@@ -110,7 +110,8 @@ class StepResult:
     tokens: dict[int, int]
     """row → sampled token id."""
     failures: dict[int, str] = field(default_factory=dict)
-    """row → why this row alone failed (its parameters, its grammar). The others are unharmed."""
+    """row → why this row alone failed (its parameters, its grammar). The others are unharmed; what the
+    step computed for this row is not used again, so it may be anything."""
     logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)
 
 

@@ -125,8 +125,10 @@ class FakeRunner:
         if self._fails_batch(schedule):
             handle.error = "injected"
         self._note_pages(schedule, handle)
+        failed = {work.row for work in schedule.work if work.samples and self._row_fails(work)}
         for work in schedule.work:
-            self._write(work, is_junk=handle.error is not None)
+            self._write(work, is_junk=handle.error is not None or work.row in failed)
+        handle.result.failures.update(dict.fromkeys(sorted(failed), "injected row failure"))
         for work in schedule.work:
             self._attend_and_sample(work, handle)
         self._in_flight.append(handle)
@@ -185,6 +187,9 @@ class FakeRunner:
                             )
                     handle.touched.setdefault(page, set()).add(id(row))
 
+    def _row_fails(self, work: RowWork) -> bool:
+        return self._fails_row(self._rows[work.row].init.sampling, work.start + work.num_tokens)
+
     def _write(self, work: RowWork, *, is_junk: bool) -> None:
         row, size = self._rows[work.row], self.layout.block_size
         end = work.start + work.num_tokens
@@ -217,8 +222,7 @@ class FakeRunner:
         ends = set(sampling.stop_token_ids) | (set() if sampling.ignore_eos else set(self.eos_token_ids))
         num_outputs = end - row.init.num_prompt_tokens
         token = next_token(history, sampling, num_outputs, self.vocab_size, ends)
-        if self._fails_row(sampling, end):
-            handle.result.failures[work.row] = "injected row failure"
+        if work.row in handle.result.failures:
             row.tokens.append(JUNK_TOKEN)
             return
         row.tokens.append(token)

@@ -199,6 +199,16 @@ def test_one_rows_failure_is_its_own() -> None:
         assert engine.answers[f"r{i}"].tokens == expected_answer(requests[i], 97, (0,))[0]
 
 
+def test_who_shares_a_failed_rows_prompt_starts_over() -> None:
+    """Equal prompts in one step: the one that computes the shared pages fails."""
+    engine = Engine(config(), fails_row=lambda sampling, position: sampling.num_logprobs == 0)
+    requests = [add(f"r{i}", 40, max_tokens=6, num_logprobs=None if i else 0) for i in range(3)]
+    engine.run(*requests)
+    assert kinds(engine) == {"r0": "error", "r1": "length", "r2": "length"}
+    for request in requests[1:]:
+        assert engine.answers[request.request_id].tokens == expected_answer(request, 97, (0,))[0]
+
+
 def test_a_lost_runner_is_an_exception() -> None:
     engine = Engine(config())
 

@@ -233,15 +233,33 @@ def test_a_preempted_requests_token_in_flight_still_counts() -> None:
     owner.check_integrity()
 
 
-def test_who_waits_for_its_last_token_is_not_preempted() -> None:
+def test_who_waits_for_its_last_token_is_not_preempted_but_waited_for() -> None:
     owner = scheduler(layout=layout(4))
-    lined_up(owner, "long", [1] * 32, max_tokens=40)
-    done = lined_up(owner, "done", [2] * 16, max_tokens=1)
-    step = scheduled(owner)
-    scheduled(owner)
+    lined_up(owner, "long", [1] * 30, max_tokens=40)
+    done = lined_up(owner, "done", [2] * 15, max_tokens=3)
+    steps = [scheduled(owner), scheduled(owner), scheduled(owner)]
+    assert (done.num_pending, owner.kv.pool.num_free) == (0, 0)
+    assert owner.schedule(0.0) is None, "its pages come with its last token"
     assert (done.phase, owner.num_preemptions) == (Phase.RUNNING, 0)
-    sampled(owner, step)
+    for step in steps:
+        sampled(owner, step)
     owner.check_integrity()
+
+
+def test_only_uncached_input_is_charged_and_recomputing_is_free() -> None:
+    owner = scheduler(layout=layout(4), max_num_batched_tokens=128)
+    first = lined_up(owner, "first", [1] * 32, max_tokens=40, fairness_id="one")
+    second = lined_up(owner, "second", [1] * 17, max_tokens=40, fairness_id="two")
+    step = scheduled(owner)
+    assert first.account is not None
+    assert second.account is not None
+    assert (first.account.served, second.account.served) == (32, 1)
+    sampled(owner, step)
+    owner._preempt(second)
+    owner._preempt(first)
+    sampled(owner, scheduled(owner))
+    assert (first.account.served, second.account.served) == (32, 1)
+    assert (owner.prefix_queries, owner.prefix_hits) == (49, 16)
 
 
 def test_spoiled_pages_take_those_who_share_them_along() -> None:
