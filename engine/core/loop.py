@@ -63,6 +63,8 @@ class Loop(Generic[HandleT]):
         messages = self._inbox.drain(self._patience_s())
         for message in messages:
             self._receive(message)
+        if self._is_stopping:
+            self._abort(list(self._scheduler.live.values()))
         self._expire()
         step = self._scheduler.schedule(self._clock())
         if step is not None:
@@ -97,7 +99,6 @@ class Loop(Generic[HandleT]):
                 self._outbox.silence(message.worker)
             case Shutdown():
                 self._is_stopping = True
-                self._abort(list(self._scheduler.live.values()))
 
     def _add(self, message: AddRequest) -> None:
         if message.request_id in self._scheduler.live:

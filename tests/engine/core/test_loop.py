@@ -107,9 +107,9 @@ def test_shutdown_aborts_what_is_left_and_run_returns() -> None:
     engine = Engine(config(max_num_seqs=1))
     engine.submit(add("a", 5, max_tokens=50), add("b", 6))
     engine.turn(3)
-    engine.submit(Shutdown())
+    engine.submit(Shutdown(), add("late", 7))
     engine.loop.run()
-    assert kinds(engine) == {"a": "abort", "b": "abort"}
+    assert kinds(engine) == {"a": "abort", "b": "abort", "late": "abort"}
     assert engine.loop.is_idle
     engine.loop.check_integrity()
 
