@@ -56,7 +56,7 @@ class GGUFRows:
         self.shape = (vocab, hidden)
 
     def rows(self, ids: Tensor) -> Tensor:
-        return dequantize_rows(self._tensor, self._raw[ids]).view(ids.shape[0], -1)
+        return dequantize_rows(self._tensor, self._raw[ids]).view(ids.shape[0], self.shape[1])
 
 
 class Embedding:
@@ -113,7 +113,7 @@ class Int8Head:
     def __call__(self, hidden: Tensor) -> Tensor:
         logits = torch._weight_int8pack_mm(hidden.bfloat16(), self._weight, self._scale).float()
         shortlist = logits.topk(min(SHORTLIST, logits.shape[1]), dim=1, sorted=False).indices
-        rows = self._table.rows(shortlist.flatten()).float().view(*shortlist.shape, -1)
+        rows = self._table.rows(shortlist.flatten()).float().view(*shortlist.shape, self._table.shape[1])
         exact = torch.bmm(rows, hidden.float()[:, :, None]).squeeze(2)
         return logits.scatter_(1, shortlist, exact)
 

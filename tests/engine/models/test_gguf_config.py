@@ -1,0 +1,125 @@
+"""GGUF metadata → ModelConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from engine.gguf import GGUFError
+from engine.models.config_reader import read_config
+from engine.models.gguf_config import patterned_windows
+from engine.models.model_config import ModelConfigError, RopeScaling
+
+BASE: dict[str, int | float | str] = {
+    "block_count": 6,
+    "context_length": 2048,
+    "embedding_length": 64,
+    "feed_forward_length": 128,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+    "attention.layer_norm_rms_epsilon": 0.5,
+}
+TOKENS = ["<pad>", "<eos>", "<end_of_turn>", "word", "<|eot_id|>"]
+
+
+def _write(
+    path: Path,
+    architecture: str,
+    changes: Mapping[str, int | float | str] = {},
+    *,
+    tensors: Mapping[str, Any] | None = None,
+) -> Path:
+    writer = gguf.GGUFWriter(str(path), architecture)
+    for name, value in (BASE | dict(changes)).items():
+        key = f"{architecture}.{name}"
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        elif isinstance(value, int):
+            writer.add_uint32(key, value)
+        else:
+            writer.add_float32(key, value)
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([3, 3, 3, 1, 1])
+    writer.add_eos_token_id(1)
+    for name, data in (tensors or {"token_embd.weight": np.zeros((5, 64), np.float32)}).items():
+        writer.add_tensor(name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_llama(tmp_path: Path) -> None:
+    tensors = {
+        "token_embd.weight": np.zeros((5, 64), np.float32),
+        "output.weight": np.zeros((5, 64), np.float32),
+        "rope_freqs.weight": np.array([1, 1, 2, 4, 8, 8, 8, 8], np.float32),
+        "blk.0.attn_q.bias": np.zeros(64, np.float32),
+    }
+    config = read_config(_write(tmp_path / "m.gguf", "llama", {"rope.freq_base": 500_000.0}, tensors=tensors))
+    assert (config.family, config.num_layers, config.hidden_size, config.vocab_size) == ("llama", 6, 64, 5)
+    assert (config.num_heads, config.num_kv_heads, config.head_dim) == (4, 2, 16)
+    assert (config.norm_eps, config.rope_base, config.max_positions) == (0.5, 500_000.0, 2048)
+    assert config.rope_freq_divisors == (1, 1, 2, 4, 8, 8, 8, 8)
+    assert config.attention_bias
+    assert not config.tie_embeddings
+    assert config.layer_windows == (None,) * 6
+
+
+def test_end_tokens_are_the_files_own_and_control_tokens_that_end_a_turn(tmp_path: Path) -> None:
+    """`<|eot_id|>` is an ordinary token in this file."""
+    assert read_config(_write(tmp_path / "m.gguf", "llama")).eos_token_ids == (1, 2)
+
+
+def test_gemma3(tmp_path: Path) -> None:
+    changes = {
+        "attention.key_length": 32,
+        "attention.sliding_window": 512,
+        "rope.scaling.type": "linear",
+        "rope.scaling.factor": 8.0,
+    }
+    config = read_config(_write(tmp_path / "m.gguf", "gemma3", changes))
+    assert config.layer_windows == (512, 512, 512, 512, 512, None)
+    assert (config.rope_base, config.rope_base_local) == (1_000_000.0, 10_000.0)
+    assert config.rope_scaling == RopeScaling("linear", 8.0)
+    assert (config.attention_scale, config.embedding_scale) == (32**-0.5, 8.0)
+    assert config.tie_embeddings
+    assert config.act == "gelu_tanh"
+
+
+def test_gemma3_of_62_layers_scales_queries_by_width_over_heads(tmp_path: Path) -> None:
+    changes = {"attention.key_length": 32, "attention.sliding_window": 512, "block_count": 62}
+    assert read_config(_write(tmp_path / "m.gguf", "gemma3", changes)).attention_scale == 0.25
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "message"),
+    [
+        ("falcon", {}, "architecture 'falcon' is not served"),
+        ("llama", {"expert_count": 8}, "mixtures of experts"),
+        ("llama", {"rope.scaling.type": "yarn"}, "rope scaling 'yarn'"),
+    ],
+)
+def test_what_would_change_the_answer_is_refused(
+    tmp_path: Path, architecture: str, changes: dict[str, int | str], message: str
+) -> None:
+    with pytest.raises(ModelConfigError, match=message):
+        read_config(_write(tmp_path / "m.gguf", architecture, changes))
+
+
+def test_missing_keys_and_tensors_are_named(tmp_path: Path) -> None:
+    with pytest.raises(GGUFError, match=r"gemma3\.attention\.sliding_window.*missing"):
+        read_config(_write(tmp_path / "a.gguf", "gemma3"))
+    other = {"output_norm.weight": np.zeros(64, np.float32)}
+    with pytest.raises(ModelConfigError, match=r"token_embd\.weight is missing"):
+        read_config(_write(tmp_path / "b.gguf", "llama", tensors=other))
+
+
+def test_patterned_windows() -> None:
+    assert patterned_windows(5, 8, 2) == (8, None, 8, None, 8)
