@@ -31,7 +31,7 @@ FOREVER_S = 3600.0
 
 
 class FakeEngine:
-    def __init__(self, model: str = "fake-model", api_key: str = "engine-key", port: int = 0) -> None:
+    def __init__(self, model: str = "fake-model", api_key: str | None = "engine-key", port: int = 0) -> None:
         self.model = model
         self.api_key = api_key
         self.port = port
@@ -363,7 +363,7 @@ class FakeEngine:
         self._changed.set()
 
     def _authorised(self, request: web.Request) -> bool:
-        return request.headers.get("authorization") == f"Bearer {self.api_key}"
+        return self.api_key is None or request.headers.get("authorization") == f"Bearer {self.api_key}"
 
     async def _stamp(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers["x-engine-epoch"] = self.epoch
