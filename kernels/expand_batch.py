@@ -85,7 +85,10 @@ def expand_batch(
 
 
 def write_sampled(tokens: Tensor, rows: Tensor, positions: Tensor, token_ids: Tensor) -> None:
-    """tokens[rows[i], positions[i]] = token_ids[i] for every i with rows[i] ≥ 0."""
+    """tokens[rows[i], positions[i]] = max(token_ids[i], 0) for every i with rows[i] ≥ 0.
+
+    A row that could choose no token (−1) may already be in the next step: it computes token 0 there, in vain.
+    """
     count = token_ids.shape[0]
     _write_sampled[(1,)](
         tokens, rows, positions, token_ids, count, tokens.stride(0), COUNT=triton.next_power_of_2(count), num_warps=1
@@ -142,5 +145,5 @@ def _write_sampled(tokens, rows, positions, token_ids, count, token_stride, COUN
     i = tl.arange(0, COUNT)
     row = tl.load(rows + i, i < count, -1)
     position = tl.load(positions + i, i < count, 0)
-    token = tl.load(token_ids + i, i < count, 0).to(tl.int32)
+    token = tl.maximum(tl.load(token_ids + i, i < count, 0).to(tl.int32), 0)
     tl.store(tokens + row.to(tl.int64) * token_stride + position, token, row >= 0)

@@ -39,10 +39,11 @@ class Attention:
     q_norm: RMSNorm | None = None
     k_norm: RMSNorm | None = None
 
-    def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, norm: RMSNorm, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
+        """What `out` takes, [T, heads · head_dim], from the residual stream x [T, H]."""
         tables = batch.groups[self.group]
         kv = kv_pool[:, self.index]
-        heads = self.qkv(x).view(x.shape[0], -1, self.head_dim)
+        heads = self.qkv(x, norm).view(x.shape[0], -1, self.head_dim)
         q, k, v = torch.split(heads, [self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
         q = rope_and_cache(
             q,
@@ -67,4 +68,4 @@ class Attention:
             soft_cap=self.soft_cap,
             plan=tables.plan,
         )
-        return self.out(attended.flatten(1))
+        return attended.flatten(1)

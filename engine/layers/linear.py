@@ -12,16 +12,21 @@ Measured for the four projections of Gemma 3 270M's 18 layers, two threads, ms a
     plain bf16           3.5 / 4.0    4.8 / 30     30 / 505     108 / 2026
 
 So on the CPU weights are packed by oneDNN once, at load; fp32 is then fast enough to be the default and
-loses nothing. bf16 is packed where the processor can multiply it.
+loses nothing. bf16 is packed where the processor can multiply it. On a GPU a step of one token goes to
+`kernels.matvec`, which takes along what stands around the product; larger ones go to cuBLAS, which adds to
+the residual stream in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from engine.layers.norm import RMSNorm
+from engine.models.model_config import GatedAct
+from kernels.gated_act import gated_act
+from kernels.matvec import matvec
 
 
 class Linear:
@@ -29,18 +34,44 @@ class Linear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.out_features, self.in_features = weight.shape
-        self._apply = _laid_out(weight, bias)
+        self._bias = bias
+        self._packed = _packed(weight)
+        self._weight = None if self._packed is not None else weight
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._apply(x)
+    def __call__(self, x: Tensor, norm: RMSNorm | None = None) -> Tensor:
+        """The product of x, or of norm(x)."""
+        weight = self._vector_weight(x)
+        if weight is not None:
+            scale, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
+            return matvec(x, weight, bias=self._bias, norm=scale, eps=eps)
+        return self._product(x if norm is None else norm(x))
 
+    def gated(self, x: Tensor, norm: RMSNorm, act: GatedAct) -> Tensor:
+        """act(g) · u for the product g | u of norm(x)."""
+        weight = self._vector_weight(x)
+        if weight is not None:
+            return matvec(x, weight, bias=self._bias, norm=norm.weight, eps=norm.eps, act=act)
+        return gated_act(self._product(norm(x)), act)
 
-def _laid_out(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    packed = _packed(weight)
-    if packed is None:
-        return lambda x: functional.linear(x, weight, bias)
-    multiply = torch.ops.mkldnn._linear_pointwise
-    return lambda x: multiply(x, packed, bias, "none", [], "")
+    def add_to(self, stream: Tensor, x: Tensor) -> Tensor:
+        """stream + the product of x. The memory of `stream` may be used for the answer."""
+        weight = self._vector_weight(x)
+        if weight is not None:
+            return matvec(x, weight, bias=self._bias, residual=stream)
+        if stream.is_cuda and self._weight is not None and self._bias is None:
+            return stream.addmm_(x, self._weight.T)
+        return stream + self._product(x)
+
+    def _vector_weight(self, x: Tensor) -> Tensor | None:
+        """The plain weight, if x is a single token on a GPU."""
+        return self._weight if x.is_cuda and x.shape[0] == 1 else None
+
+    def _product(self, x: Tensor) -> Tensor:
+        if self._packed is None:
+            assert self._weight is not None
+            return functional.linear(x, self._weight, self._bias)
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+        return product
 
 
 def _packed(weight: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The gated MLP: down(act(gate(x)) · up(x)), gate and up in one product."""
+"""The gated MLP: down(act(gate(x)) · up(x)), gate and up in one product, the norm in front of it included."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.layers.linear import Linear
+from engine.layers.norm import RMSNorm
 from engine.models.model_config import GatedAct
-from kernels.gated_act import gated_act
 
 
 @dataclass(slots=True)
@@ -17,5 +17,6 @@ class MLP:
     down: Linear
     act: GatedAct
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.down(gated_act(self.gate_up(x), self.act))
+    def hidden(self, x: Tensor, norm: RMSNorm) -> Tensor:
+        """What `down` takes, from the residual stream x [T, H]."""
+        return self.gate_up.gated(x, norm, self.act)

@@ -38,9 +38,9 @@ class Gemma3Layer:
     mlp_out_norm: RMSNorm
 
     def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
-        attended = self.attention(self.input_norm(x), batch, kv_pool)
-        normed, x = self.mlp_norm.add(self.attention_out_norm(attended), x)
-        return x + self.mlp_out_norm(self.mlp(normed))
+        attended = self.attention.out(self.attention(x, self.input_norm, batch, kv_pool))
+        x = x + self.attention_out_norm(attended)
+        return x + self.mlp_out_norm(self.mlp.down(self.mlp.hidden(x, self.mlp_norm)))
 
 
 class Gemma3:

@@ -31,9 +31,8 @@ class LlamaLayer:
     mlp: MLP
 
     def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
-        attended = self.attention(self.input_norm(x), batch, kv_pool)
-        normed, x = self.mlp_norm.add(attended, x)
-        return x + self.mlp(normed)
+        x = self.attention.out.add_to(x, self.attention(x, self.input_norm, batch, kv_pool))
+        return self.mlp.down.add_to(x, self.mlp.hidden(x, self.mlp_norm))
 
 
 class Llama:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from engine.core.contract import BatchError, BlockAppend, KVLayout, RowInit, ScheduleOutput, StepResult
 from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
+from engine.messages import SamplingParams
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
 from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
 from engine.runner.staging import StepSlot
@@ -81,13 +82,29 @@ class GPURunner:
         self._greedy_graphs = GraphSet(narrow)
 
     @torch.inference_mode()
-    def capture(self) -> None:
-        """Capture every graph. The row tables must be empty: the captured runs compute padding only."""
+    def warm_up(self) -> None:
+        """Run the largest step, its head and its sampler, on padding alone: kernels compile, and torch takes
+        from the card the most that any step will need. The row tables must be empty."""
+        self._work.zero_()
+        self._forward(self._max_tokens, wide=True)
+        logits = self._model.logits(self._hidden)
+        rows = range(self._max_rows)
+        for row in rows:
+            self._sampler.set_row(row, SamplingParams(seed=0, max_tokens=1, top_k=2, num_logprobs=20), 1)
+        self._sampler.sample(logits, rows, [1] * self._max_rows, self._tables.tokens)
+        for row in rows:
+            self._sampler.clear_row(row)
+        self.close()
+
+    @torch.inference_mode()
+    def capture(self, *, largest_only: bool = False) -> None:
+        """Capture every graph, or of each kind the largest. The row tables must be empty."""
         self._work.zero_()
         pool = torch.cuda.graph_pool_handle()
-        self._mixed_graphs.capture(pool, lambda size: self._forward(size, wide=True))
-        self._decode_graphs.capture(pool, lambda size: self._forward(size, wide=False))
-        self._greedy_graphs.capture(pool, self._choose_greedily)
+        count = 1 if largest_only else None
+        self._mixed_graphs.capture(pool, lambda size: self._forward(size, wide=True), count)
+        self._decode_graphs.capture(pool, lambda size: self._forward(size, wide=False), count)
+        self._greedy_graphs.capture(pool, self._choose_greedily, count)
 
     def launch(self, schedule: ScheduleOutput) -> Flight:
         """Put the step behind those launched before and return. Its errors surface in `collect`."""

@@ -25,9 +25,12 @@ class GraphSet:
         self._sizes = sorted(sizes)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def capture(self, pool: torch.cuda._POOL_HANDLE, run: Callable[[int], None]) -> None:
-        """Run each size once eagerly (kernels compile, libraries set themselves up), then capture it."""
-        for size in reversed(self._sizes):
+    def capture(
+        self, pool: torch.cuda._POOL_HANDLE, run: Callable[[int], None], count: int | None = None
+    ) -> None:
+        """Run each size once eagerly (kernels compile, libraries set themselves up), then capture it. Only
+        the `count` largest, if given."""
+        for size in self._sizes[::-1][:count]:
             run(size)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()

@@ -77,10 +77,10 @@ def cpu_budget() -> int:
 
 def gpu_budget(device: torch.device, utilization: float) -> int:
     """Bytes for pages on a GPU after the worst-case step has run: the allowed share of the card, less what
-    the process's tensors took at their peak and what anything else on the card holds."""
+    torch took from the card at its peak (graphs included) and what anything else on the card holds."""
     free, total = torch.cuda.mem_get_info(device)
     foreign = total - free - torch.cuda.memory_reserved(device)
-    return int(total * utilization) - foreign - torch.cuda.max_memory_allocated(device)
+    return int(total * utilization) - foreign - torch.cuda.max_memory_reserved(device)
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -20,6 +20,7 @@ from engine.models.config_reader import read_config
 from engine.models.loader import load_model
 from engine.models.model_config import ModelConfig
 from engine.runner import kv
+from engine.runner.gpu import GPURunner
 from engine.runner.runner import TorchRunner
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ _CPU_WARM_UP = (1, 64)
 class BuiltRunner:
     """A runner and what the core process has to know about it."""
 
-    runner: TorchRunner
+    runner: TorchRunner | GPURunner
     layout: KVLayout
     model: ModelConfig
     config: ResolvedConfig
@@ -59,17 +60,33 @@ def build_runner(config: EngineConfig) -> BuiltRunner:
         resolved, model_config, model.kv_groups, _memory_for_pages(model, resolved, device)
     )
     runner = _runner(model, resolved, layout, device)
-    runner.warm_up(*_CPU_WARM_UP if resolved.device == "cpu" else _worst_case(resolved))
+    if isinstance(runner, TorchRunner):
+        runner.warm_up(*_CPU_WARM_UP)
+    elif not resolved.settings.device.enforce_eager:
+        runner.capture()
     _log.info(
         "runner ready: %s on %s in %s, %d KV pages", path.name, device, resolved.dtype, layout.num_blocks
     )
     return BuiltRunner(runner, layout, model_config, resolved)
 
 
-def _runner(model: CausalLM, config: ResolvedConfig, layout: KVLayout, device: torch.device) -> TorchRunner:
+def _runner(
+    model: CausalLM, config: ResolvedConfig, layout: KVLayout, device: torch.device
+) -> TorchRunner | GPURunner:
+    pool = kv.allocate(layout, model.config, kv.torch_dtype(config.kv_dtype), device)
+    if device.type == "cuda":
+        return GPURunner(
+            model,
+            pool,
+            layout,
+            max_num_seqs=config.max_num_seqs,
+            max_model_len=config.max_model_len,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            dtype=kv.torch_dtype(config.dtype),
+        )
     return TorchRunner(
         model,
-        kv.allocate(layout, model.config, kv.torch_dtype(config.kv_dtype), device),
+        pool,
         layout,
         max_num_seqs=config.max_num_seqs,
         max_model_len=config.max_model_len,
@@ -78,20 +95,20 @@ def _runner(model: CausalLM, config: ResolvedConfig, layout: KVLayout, device: t
 
 
 def _memory_for_pages(model: CausalLM, config: ResolvedConfig, device: torch.device) -> int:
-    """On a GPU what the largest step leaves of the allowed share: it runs here, on a pool of one page."""
+    """On a GPU what the largest step and the graphs leave of the allowed share: both are tried here, on a
+    pool of one page."""
     if config.device == "cpu":
         return kv.cpu_budget()
     rehearsal = _runner(model, config, KVLayout(BLOCK_SIZE, 1, model.kv_groups), device)
-    rehearsal.warm_up(*_worst_case(config))
+    assert isinstance(rehearsal, GPURunner)
+    rehearsal.warm_up()
+    if not config.settings.device.enforce_eager:
+        rehearsal.capture(largest_only=True)
     rehearsal.close()
+    budget = kv.gpu_budget(device, config.settings.cache.gpu_memory_utilization)
     del rehearsal
     torch.cuda.empty_cache()
-    return kv.gpu_budget(device, config.settings.cache.gpu_memory_utilization)
-
-
-def _worst_case(config: ResolvedConfig) -> tuple[int, int]:
-    """Rows and tokens of the largest step."""
-    return config.max_num_seqs, config.max_num_batched_tokens
+    return budget
 
 
 def _checkpoint(settings: ModelSettings) -> Path:

@@ -67,5 +67,6 @@ class RowTables:
             counts[row] = 0
 
     def write_sampled(self, rows: Tensor, positions: Tensor, token_ids: Tensor) -> None:
-        """Sampled tokens become inputs of the next step without passing through the host."""
-        self.tokens[rows, positions] = token_ids.to(torch.int32)
+        """Sampled tokens become inputs of the next step without passing through the host. A row that could
+        choose none (−1) computes token 0 there, in vain."""
+        self.tokens[rows, positions] = token_ids.clamp_min(0).to(torch.int32)

@@ -84,7 +84,7 @@ def test_no_work_is_all_padding() -> None:
     assert batch.sampled_rows.tolist() == [-1] * 7
 
 
-def test_write_sampled_skips_padding() -> None:
+def test_write_sampled_skips_padding_and_writes_real_tokens_only() -> None:
     tokens, _ = _tables()
     before = tokens.clone()
     rows = torch.tensor([3, 8, -1], dtype=torch.int32)
