@@ -51,7 +51,9 @@ BEGIN
         partition := 'usage_event_' || to_char(lower_bound AT TIME ZONE 'UTC', 'YYYY_MM');
         CONTINUE WHEN to_regclass('public.' || partition) IS NOT NULL;
         PERFORM pg_advisory_xact_lock(hashtext('tollway usage_event partitions'));
-        CONTINUE WHEN to_regclass('public.' || partition) IS NOT NULL;
+        -- Read from the table: the name cache does not yet know what the last holder of the lock made.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pg_class WHERE relname = partition AND relnamespace = 'public'::regnamespace);
         EXECUTE format('CREATE TABLE %I (LIKE usage_event INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
         EXECUTE format('ALTER TABLE usage_event ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
             partition, lower_bound, upper_bound);

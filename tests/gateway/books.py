@@ -80,7 +80,7 @@ class Books:
 @pytest.fixture
 async def books(database_url: str) -> AsyncIterator[Books]:
     """A database with one tenant and the prices of `builders.PRICES`."""
-    database = Database(database_url, name="test-books", pool_size=2, role=None)
+    database = Database(database_url, name="test-books", pool_size=3, role=None)
     books = Books(database)
     await books.add_tenant()
     for component, price in _components(PRICES).items():

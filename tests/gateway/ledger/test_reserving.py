@@ -1,0 +1,65 @@
+"""Reservations whose caller leaves, comes too late, or comes twice."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.ids import RequestId
+from gateway.ledger.errors import LedgerUnavailable, ReservationFailed
+from tests.gateway.books import Books, MakeLedger
+from tests.gateway.ledger.builders import reservation, settlement
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+BOUND = 50_000
+COST = 10 * 100 + 5 * 400
+
+
+async def test_two_reservations_under_one_id_fail_the_second_alone(
+    make_ledger: MakeLedger, books: Books
+) -> None:
+    await books.add_budget(1_000_000)
+    ledger = await make_ledger()
+    names = ["req_1", "req_2", "req_1", "req_3"]
+    results = await asyncio.gather(
+        *(ledger.reserve(reservation(name)) for name in names), return_exceptions=True
+    )
+    failed = [result for result in results if isinstance(result, ReservationFailed)]
+    assert len(failed) == 1
+    assert await books.count("hold") == 3
+    assert await books.held_and_spent() == (3 * BOUND, 0)
+    for name in ("req_1", "req_2", "req_3"):
+        ledger.release(RequestId(name), "test")
+
+
+async def test_a_cancelled_reservation_gives_back_what_it_may_have_taken(
+    make_ledger: MakeLedger, books: Books
+) -> None:
+    await books.add_budget(1_000_000)
+    ledger = await make_ledger()
+    tasks = [asyncio.create_task(ledger.reserve(reservation(f"req_{number}"))) for number in range(30)]
+    for number, task in enumerate(tasks):
+        if number % 3:
+            await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await ledger.drain()
+    assert await books.held_and_spent() == (0, 0)
+    assert await books.count("hold") == 0
+
+
+async def test_a_reservation_past_its_deadline_is_503_and_discarded_when_it_commits_later(
+    make_ledger: MakeLedger, books: Books
+) -> None:
+    await books.add_budget(1_000_000)
+    ledger = await make_ledger(reserve_timeout_s=0.3)
+    ledger.settle(settlement(await ledger.reserve(reservation("req_0")), NOW))
+    await asyncio.sleep(0.1)
+    async with books.database.transaction() as connection:
+        await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
+        with pytest.raises(LedgerUnavailable) as late:
+            await ledger.reserve(reservation("req_1"))
+        assert late.value.status == 503
+    await ledger.drain()
+    assert await books.count("hold") == 0
+    assert await books.held_and_spent() == (0, COST)

@@ -1,0 +1,82 @@
+"""The worker's loops: each does its work, and one that fails stands in nobody's way."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.db import Database
+from gateway.ids import IdSource
+from gateway.ledger.batcher import commit_batch
+from gateway.ledger.settling import Operation, SettleBatch
+from gateway.ledger.types import Hold
+from gateway.obs.metrics import Metrics
+from gateway.worker import Worker
+from tests.fakes.clock import ManualClock
+from tests.gateway.books import Books, books, make_ledger
+from tests.gateway.ledger.builders import reservation, settlement
+
+__all__ = ["books", "make_ledger"]
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+class BrokenReconciler:
+    """Fails each time, as if every replica answered nonsense."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run_once(self) -> int:
+        self.runs += 1
+        raise LookupError("nonsense")
+
+
+@pytest.fixture
+def worker(books: Books) -> Worker:
+    return Worker(books.database, BrokenReconciler(), clock=ManualClock(NOW), metrics=Metrics())  # type: ignore[arg-type]
+
+
+async def _settle(database: Database, number: int) -> None:
+    batch = SettleBatch(IdSource())
+    hold = Hold(reservation(f"req_{number}"), 50_000, (), NOW, NOW)
+    operations = [Operation(settlement=settlement(hold, NOW))]
+    await batch.prepare(database, operations)
+    assert await commit_batch(database, operations, batch.apply) == ["settled"]
+
+
+async def test_the_outbox_is_folded_while_another_loop_fails(worker: Worker, books: Books) -> None:
+    for number in range(3):
+        await _settle(books.database, number)
+    running = asyncio.create_task(worker.run())
+    async with asyncio.timeout(20):
+        while await books.count("outbox"):  # noqa: ASYNC110  (the condition is in the database)
+            await asyncio.sleep(0.02)
+    await _settle(books.database, 3)
+    async with asyncio.timeout(20):
+        while await books.count("outbox"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await books.value("SELECT sum(requests)::int FROM rollup_hour") == 4
+    assert worker._metrics.worker_runs.labels("reconcile", "failed")._value.get() >= 1
+
+
+async def test_partitions_are_made_ahead(worker: Worker, books: Books) -> None:
+    worker._clock.advance(400 * 86_400)  # type: ignore[attr-defined]
+    await worker.make_partitions()
+    found = await books.rows(
+        "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relname >= 'usage_event_2028' ORDER BY 1"
+    )
+    assert [row[0] for row in found] == ["usage_event_2028_01", "usage_event_2028_02", "usage_event_2028_03"]
+
+
+async def test_drift_of_closed_days_is_a_metric(worker: Worker, books: Books) -> None:
+    await _settle(books.database, 1)
+    await worker.fold_outbox()
+    worker._clock.advance(86_400)  # type: ignore[attr-defined]
+    await worker.check_drift()
+    assert worker._metrics.ledger_drift_nanousd._value.get() == 0
+    await books.run("UPDATE rollup_day SET amount_nanousd = amount_nanousd - 5")
+    await worker.check_drift()
+    assert worker._metrics.ledger_drift_nanousd._value.get() == 5
