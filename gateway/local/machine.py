@@ -4,7 +4,8 @@ Place: under `up`. Owns the servers and the parts; knows the order of stopping, 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,7 +63,8 @@ class Machine:
         )
 
     async def start_part(self, name: str, *flags: str, port: int | None = None) -> None:
-        part = Part(name, (name, *flags), self._part_environ(port), self.home)
+        command = (sys.executable, "-m", "gateway", name, *flags)
+        part = Part(name, command, self._part_environ(port), self.home)
         self.parts[name] = part
         await part.start()
 
@@ -88,9 +90,6 @@ class Machine:
         """The second Ctrl-C: nothing is waited for. `stop` goes on and finds them ended."""
         for part in self.parts.values():
             part.kill()
-
-    def logs(self) -> Iterable[Path]:
-        return (part.log for part in self.parts.values())
 
     async def _end_engines(self) -> None:
         """Whatever a supervisor that was killed could not drain."""

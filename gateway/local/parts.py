@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,24 +32,24 @@ class PartFailed(LocalError):
 class Part:
     """One child process, kept running until `stop`."""
 
-    def __init__(self, name: str, arguments: tuple[str, ...], environ: Mapping[str, str], home: Path) -> None:
+    def __init__(self, name: str, command: tuple[str, ...], environ: Mapping[str, str], home: Path) -> None:
         self.name = name
         self.log = home / "log" / f"{name}.log"
         self.ready = False
-        self._arguments = arguments
+        self._command = command
         self._environ = {**environ, HOME_MARK: str(home), PART_MARK: name, "PYTHONUNBUFFERED": "1"}
         self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self.keeper: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         await self._spawn()
-        self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+        self.keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
 
     def check(self) -> None:
         """Raise PartFailed if it is no longer being kept."""
-        if self._keeper is not None and self._keeper.done() and not self._stopping.is_set():
-            self._keeper.result()
+        if self.keeper is not None and self.keeper.done() and not self._stopping.is_set():
+            self.keeper.result()
 
     async def stop(self, timeout_s: float) -> None:
         """SIGTERM, and SIGKILL to its whole session when that takes too long."""
@@ -65,8 +64,8 @@ class Part:
             except TimeoutError:
                 self.kill()
         await process.wait()
-        if self._keeper is not None:
-            await asyncio.wait([self._keeper])
+        if self.keeper is not None:
+            await asyncio.wait([self.keeper])
 
     def kill(self) -> None:
         self._stopping.set()
@@ -78,7 +77,7 @@ class Part:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gateway", *self._arguments,
+                *self._command,
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
                 env=self._environ, start_new_session=True,
             )  # fmt: skip
@@ -93,10 +92,12 @@ class Part:
             quick_deaths = 0 if self.ready else quick_deaths + 1
             if quick_deaths >= _QUICK_DEATHS_MAX:
                 raise PartFailed(f"{self.name} ended with {code} {quick_deaths} times; see {self.log}")
-            await asyncio.sleep(RESTART_DELAY_S)
-            if self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), RESTART_DELAY_S)
                 return
             await self._spawn()
+            if self._stopping.is_set():  # told so while it was starting
+                self._process.terminate()
 
 
 async def end_orphans(home: Path) -> list[str]:

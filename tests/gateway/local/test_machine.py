@@ -1,0 +1,53 @@
+"""The machine: settings of its parts, external servers left alone, blocking work never left behind."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.local.machine import Machine, in_thread
+
+
+async def test_external_servers_are_neither_started_nor_stopped(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"DATABASE_URL": "postgresql://db/x", "REDIS_URL": "redis://cache"})
+    settings = machine.settings()
+    assert settings.database.url.get_secret_value() == "postgresql://db/x"
+    assert settings.cache.url.get_secret_value() == "redis://cache"
+    assert (machine.postgres, machine.valkey) == (None, None)
+    await machine.stop()
+
+
+def test_secrets_are_made_once_and_for_the_owner_only(tmp_path: Path) -> None:
+    Machine(tmp_path, {})
+    made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+    assert set(made) == {"internal_key", "key_pepper", "master_key"}
+    assert len(set(made.values())) == 3
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    Machine(tmp_path, {})
+    assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == made
+
+
+async def test_cancelled_work_is_waited_for() -> None:
+    done: list[bool] = []
+
+    def work() -> None:
+        time.sleep(0.3)
+        done.append(True)
+
+    task = asyncio.create_task(in_thread(work))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [True]
+
+
+async def test_watching_ends_when_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"DATABASE_URL": "postgresql://db/x", "REDIS_URL": "redis://cache"})
+    stopping = asyncio.Event()
+    watch = asyncio.create_task(machine.watch(stopping))
+    await asyncio.sleep(0)
+    stopping.set()
+    await watch
+    assert watch.done()

@@ -1,0 +1,68 @@
+"""The processes as an operator starts them: they serve, and SIGTERM ends them cleanly."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.pool.process import free_port
+
+
+@pytest.fixture
+def environ(database_url: str, cache_url: str, tmp_path: Path) -> dict[str, str]:
+    ours = {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": cache_url,
+        "TOLLWAY_SECURITY__KEY_PEPPER": "a pepper of the tests",
+        "TOLLWAY_UPSTREAM__INTERNAL_KEY": "internal",
+        "TOLLWAY_LEDGER__SPOOL_DIR": str(tmp_path / "spool"),
+        "TOLLWAY_SERVER__PORT": str(free_port()),
+        "TOLLWAY_SERVER__METRICS_PORT": str(free_port()),
+    }
+    return dict(os.environ) | ours
+
+
+async def _start(name: str, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
+    command = (sys.executable, "-m", "gateway", name)
+    return await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.DEVNULL)
+
+
+async def _get(url: str) -> tuple[int, str]:
+    """Until somebody answers."""
+    async with aiohttp.ClientSession() as client:
+        for _ in range(400):
+            try:
+                async with client.get(url) as answer:
+                    return answer.status, await answer.text()
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.05)
+    raise AssertionError(f"nobody at {url}")
+
+
+async def test_the_gateway_serves_and_ends(environ: dict[str, str]) -> None:
+    gateway = await _start("gateway", environ)
+    try:
+        status, _ = await _get(f"http://127.0.0.1:{environ['TOLLWAY_SERVER__PORT']}/healthz")
+        assert status == 200
+        _, metrics = await _get(f"http://127.0.0.1:{environ['TOLLWAY_SERVER__METRICS_PORT']}/metrics")
+        assert "tollway_requests_in_flight" in metrics
+    finally:
+        gateway.terminate()
+        code = await asyncio.wait_for(gateway.wait(), 30)
+    assert code in (0, -signal.SIGTERM)
+
+
+async def test_the_worker_runs_and_ends(environ: dict[str, str]) -> None:
+    worker = await _start("worker", environ)
+    try:
+        _, metrics = await _get(f"http://127.0.0.1:{environ['TOLLWAY_SERVER__METRICS_PORT']}/metrics")
+        assert "tollway_outbox_rows" in metrics
+    finally:
+        worker.terminate()
+        code = await asyncio.wait_for(worker.wait(), 30)
+    assert code == 0
