@@ -42,10 +42,13 @@ async def _supervise(environ: dict[str, str], database: Database, *flags: str) -
     command = (sys.executable, "-m", "gateway", "pool", *flags)
     process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.DEVNULL)
     epochs: list[str] = []
+    supervised = text(
+        "SELECT epoch FROM replica JOIN supervisor_lease USING (node) WHERE state = 'ready' AND expires_at > now()"
+    )
 
     async def ready() -> bool:
         async with database.read() as session:
-            epochs[:] = list(await session.scalars(text("SELECT epoch FROM replica WHERE state = 'ready'")))
+            epochs[:] = list(await session.scalars(supervised))
         return bool(epochs)
 
     try:
