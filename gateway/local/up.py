@@ -42,6 +42,7 @@ OFFER = Offer(
     default_max_output=512,
     nanousd_per_token={"input": Decimal(20), "cached_input": Decimal(5), "output": Decimal(60)},
 )
+DEMO_CONTEXT = 4096  # tokens; the model knows 32,768, a demo needs less memory
 READY_S = 600.0
 _CRASHES_MAX = 3
 _POLL_S = 0.1
@@ -135,6 +136,7 @@ class _Start:
             step.say(f"revision {await migrate(machine.database_url)}")
 
     async def _model(self) -> EngineSpec:
+        flags: dict[str, FlagValue] = {"drain-grace-s": 0, "drain-timeout-s": DRAIN_S}
         model = self._options.model
         if model is None:
             with self._screen.step("Model") as step:
@@ -142,8 +144,7 @@ class _Start:
                 step.say(path.name)
                 if not path.exists():
                     await in_thread(lambda: _assemble(path))
-                model = str(path)
-        flags: dict[str, FlagValue] = {"max-model-len": 4096, "drain-grace-s": 0, "drain-timeout-s": DRAIN_S}
+            model, flags = str(path), flags | {"max-model-len": DEMO_CONTEXT}
         return EngineSpec(model=model, served_names=(SERVED_MODEL,), flags=flags)
 
     async def _engine(self, database: Database) -> str:

@@ -12,7 +12,7 @@ from gateway.local.up import SERVED_MODEL
 from tests.e2e.conftest import Stack, caller, until
 
 STREAMS = 6
-LONG: Any = {"max_tokens": 3000, "temperature": 1.0, "extra_body": {"ignore_eos": True}}
+LONG: Any = {"max_tokens": 900, "temperature": 1.0, "extra_body": {"ignore_eos": True}}
 
 
 @dataclass
