@@ -122,7 +122,7 @@ class ApiProcess:
         outputs.close()
         services.peers.close()
         services.bridge.core_down("this process ends")
-        self._context.term()
+        self._context.destroy(linger=0)  # whatever is still open must not keep this process alive
         return self._status
 
     async def _follow(self, lines: AsyncIterator[ToApi]) -> None:

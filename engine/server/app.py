@@ -46,7 +46,7 @@ class EngineApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "uvicorn runs without lifespan and websockets"
         exchange = Exchange(scope, receive, send)
-        exchange.reply_headers.update(self._services.load_headers())
+        exchange.reply_headers.update({"x-tollway-ignored": "", **self._services.load_headers()})
         try:
             await self._serve(exchange)
         except ApiError as error:

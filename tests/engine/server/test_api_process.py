@@ -1,0 +1,102 @@
+"""The life of an API process: drain, grace, abort, and what happens when the supervisor is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from engine.server.control import Abort, CoreUp, Drain
+from engine.server.journal_reader import read_page
+from engine.server.services import Phase
+from tests.engine.server.conftest import MODEL, Server, running_server
+from tests.fakes.core import Script, ready
+
+CHAT: dict[str, Any] = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "hi"}],
+    "stream": True,
+    "max_tokens": 900,
+}
+
+
+async def open_stream(server: Server, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+    server.core.hold()
+    server.core.script(Script((70, 71) * 20))
+    opening = asyncio.create_task(session.post("/v1/chat/completions", json=CHAT))
+    await server.core_until(lambda: server.core.num_live == 1)
+    server.core.release(2)
+    return await opening
+
+
+async def exit_status(server: Server) -> int:
+    assert server.exit_status is not None
+    return await asyncio.wait_for(asyncio.shield(server.exit_status), 15)
+
+
+async def test_drain(model_dir: Path, tmp_path: Path) -> None:
+    """Not ready at once; served during the grace, refused after it; the stream finishes; exit 0."""
+    async with running_server(model_dir, tmp_path, drain_grace_s=0.3) as server, server.session() as session:
+        stream = await open_stream(server, session)
+        server.tell(Drain())
+        await server.until(lambda: server.services.phase is Phase.GRACE)
+        async with session.get("/ready") as answer:
+            assert answer.status == 503
+        async with session.get("/internal/status") as answer:
+            assert (await answer.json())["state"] == "draining"
+        server.core.script(Script((70,)))
+        second = asyncio.create_task(session.post("/v1/chat/completions", json={**CHAT, "stream": False}))
+        await server.core_until(lambda: server.core.num_live == 2)
+        await server.until(lambda: server.services.phase is Phase.CLOSED)
+        async with session.post("/v1/chat/completions", json=CHAT) as answer:
+            error = (await answer.json())["error"]
+            assert (answer.status, error["code"], answer.headers["retry-after"]) == (503, "draining", "1")
+        server.core.release(100)
+        assert (await stream.text()).endswith("data: [DONE]\n\n")
+        assert (await second).status == 200
+        assert await exit_status(server) == 0
+        ends = [r.finish_reason for r in read_page(tmp_path, "", 99).records if r.kind == "end"]
+        assert ends == ["stop", "stop"]
+
+
+async def test_drain_timeout_aborts(model_dir: Path, tmp_path: Path) -> None:
+    async with (
+        running_server(model_dir, tmp_path, drain_timeout_s=0.2) as server,
+        server.session() as session,
+    ):
+        stream = await open_stream(server, session)
+        server.tell(Drain())
+        text = await stream.text()
+        assert '"finish_reason":"abort"' in text
+        assert text.endswith("data: [DONE]\n\n")
+        assert await exit_status(server) == 0
+
+
+async def test_abort_ends_the_grace(model_dir: Path, tmp_path: Path) -> None:
+    async with (
+        running_server(model_dir, tmp_path, drain_grace_s=3600.0) as server,
+        server.session() as session,
+    ):
+        stream = await open_stream(server, session)
+        server.tell(Drain())
+        await server.until(lambda: server.services.phase is Phase.GRACE)
+        server.tell(Abort())
+        assert (await stream.text()).endswith("data: [DONE]\n\n")
+        assert await exit_status(server) == 0
+
+
+async def test_supervisor_gone(model_dir: Path, tmp_path: Path) -> None:
+    """Requests in flight get their error, then the process ends with a status that says so."""
+    async with running_server(model_dir, tmp_path) as server, server.session() as session:
+        stream = await open_stream(server, session)
+        server.control.close()
+        assert '"engine_error"' in (await stream.text()).split("\n\n")[-2]
+        assert await exit_status(server) == 1
+
+
+async def test_a_broken_control_task_ends_the_process(model_dir: Path, tmp_path: Path) -> None:
+    async with running_server(model_dir, tmp_path) as server:
+        server.tell(CoreUp(9, 1, ready()))  # while a core is up: a bug of the supervisor
+        assert await exit_status(server) == 1

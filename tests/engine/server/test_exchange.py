@@ -1,0 +1,74 @@
+"""One request and one answer on plain ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from engine.server.exchange import Exchange, watch_in_background
+
+
+def exchange(messages: list[dict[str, Any]], sent: list[Any], **scope: Any) -> Exchange:
+    async def receive() -> Any:
+        if not messages:
+            await asyncio.Event().wait()
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    full = {"method": "POST", "path": "/", "query_string": b"", "headers": [], **scope}
+    return Exchange(full, receive, send)
+
+
+async def test_body_comes_in_pieces() -> None:
+    pieces = [
+        {"type": "http.request", "body": b"ab", "more_body": True},
+        {"type": "http.request", "body": b"c"},
+    ]
+    assert await exchange(pieces, []).body() == b"abc"
+
+
+async def test_caller_gone_before_the_body_is_complete() -> None:
+    pieces = [{"type": "http.request", "body": b"ab", "more_body": True}, {"type": "http.disconnect"}]
+    broken = exchange(pieces, [])
+    with pytest.raises(ConnectionResetError):
+        await broken.body()
+    assert broken.disconnected
+
+
+async def test_disconnect_is_noticed_once() -> None:
+    calls: list[int] = []
+    watched = exchange([{"type": "http.request"}, {"type": "http.disconnect"}], [])
+    await watch_in_background(watched, lambda: calls.append(1))
+    assert (watched.disconnected, calls) == (True, [1])
+
+
+async def test_events() -> None:
+    sent: list[Any] = []
+    streaming = exchange([], sent)
+    streaming.reply_headers["x-a"] = "b"
+    await streaming.start_events()
+    await streaming.send_events(b"1")
+    await streaming.send_events(b"2", last=True)
+    headers = dict(sent[0]["headers"])
+    assert headers[b"x-a"] == b"b"
+    assert headers[b"x-accel-buffering"] == b"no"
+    assert headers[b"cache-control"] == b"no-cache"
+    assert headers[b"content-type"].startswith(b"text/event-stream")
+    assert [(m["body"], m["more_body"]) for m in sent[1:]] == [(b"1", True), (b"2", False)]
+
+
+async def test_answered_once() -> None:
+    answered = exchange([], [])
+    await answered.reply(200, b"{}")
+    with pytest.raises(AssertionError):
+        await answered.reply(200, b"{}")
+
+
+def test_headers_and_query() -> None:
+    found = exchange([], [], headers=[(b"a", b"1"), (b"a", b"2")], query_string=b"x=1&y=%20&x=3")
+    assert (found.header("a"), found.header("b")) == ("1", None)
+    assert found.query() == {"x": "3", "y": " "}

@@ -1,0 +1,192 @@
+"""The usage journal survives kill -9 at any point, a full disk and rotation; what was written can be read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.server import journal, segments
+from engine.server.journal import Journal, Record, close_orphans
+from engine.server.journal_reader import read_page
+
+ROOT = Path(__file__).resolve().parents[3]
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from engine.server.journal import Journal, Record
+
+async def main():
+    journal = Journal(Path(sys.argv[1]), int(sys.argv[2]), lambda: 1)
+    number = 0
+    while True:
+        name = f"e{number}"
+        for kind, tokens in (("start", None), ("progress", 5), ("end", 9)):
+            journal.write(Record(kind=kind, request_id=f"g{number}", engine_request_id=name,
+                                 completion_tokens=tokens, epoch="x" * (number % 300)))
+            # Printed only after write() returned: what is printed must be found.
+            sys.stdout.write(f"{kind} {name}\\n")
+            sys.stdout.flush()
+        number += 1
+        if number % 20 == 0:
+            await asyncio.sleep(0)
+
+asyncio.run(main())
+"""
+
+
+def record(name: str, kind: str = "start", **fields: object) -> Record:
+    return Record(kind=kind, request_id=f"gw-{name}", engine_request_id=name, **fields)
+
+
+def names(directory: Path) -> list[str]:
+    return [f"{r.kind} {r.engine_request_id}" for r in read_page(directory, "", 10**6).records]
+
+
+def test_kill_9_loses_and_tears_nothing(tmp_path: Path) -> None:
+    """Twelve writers, two at a time in one directory, each killed at a random moment."""
+    seed = random.SystemRandom().randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    said: list[str] = []
+    for _ in range(6):
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(tmp_path), str(worker)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for worker in (0, 1)
+        ]
+        for writer in writers:
+            assert writer.stdout is not None
+            said.append(writer.stdout.readline().strip())
+        time.sleep(rng.uniform(0, 0.15))
+        for writer in writers:
+            writer.send_signal(signal.SIGKILL)
+        for writer in writers:
+            rest, _ = writer.communicate()
+            said += [line for line in rest.split("\n")[:-1] if line]
+        written = names(tmp_path)
+        for line in set(said):
+            assert written.count(line) >= said.count(line), line
+        assert close_orphans(tmp_path, 2) == 2
+    found = names(tmp_path)
+    assert len([n for n in found if n.startswith("start")]) == len([n for n in found if n.startswith("end")])
+    assert close_orphans(tmp_path, 2) == 0
+
+
+async def test_records_are_readable_at_once(tmp_path: Path) -> None:
+    writer = Journal(tmp_path, 0, lambda: 77)
+    writer.write(record("a"))
+    assert [r.at_ms for r in read_page(tmp_path, "", 9).records] == [77]
+    writer.write(record("a", "end", completion_tokens=3))
+    assert names(tmp_path) == ["start a", "end a"]
+    writer.close()
+    assert names(tmp_path) == ["start a", "end a"]
+
+
+async def test_fsync_comes_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), fsync(descriptor)))
+    writer = Journal(tmp_path, 0, lambda: 1)
+    synced.clear()
+    for number in range(50):
+        writer.write(record(str(number)))
+    assert synced == []
+    async with asyncio.timeout(5):
+        while not synced:  # noqa: ASYNC110  # a thread does it
+            await asyncio.sleep(0.01)
+    assert len(synced) == 1
+    await writer.flush()
+    assert len(synced) == 2
+    writer.close()
+
+
+async def test_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 2000)
+    writer = Journal(tmp_path, 0, lambda: 1)
+    for number in range(40):
+        writer.write(record(str(number)))
+    assert len(segments.list_segments(tmp_path)) > 3
+    assert names(tmp_path) == [f"start {number}" for number in range(40)]
+    writer.close()
+
+
+async def test_a_full_disk_fails_the_write_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Journal(tmp_path, 0, lambda: 1)
+    writer.write(record("a"))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    with pytest.raises(OSError, match="disk is full"):
+        writer.write(record("b"))
+    monkeypatch.setattr(os, "write", write)
+    writer.write(record("c"))
+    assert names(tmp_path) == ["start a", "start c"]
+    writer.close()
+
+
+async def test_without_a_directory_nothing_is_written() -> None:
+    writer = Journal(None, 0, lambda: 1)
+    writer.write(record("a"))
+    await writer.flush()
+    writer.close()
+    assert writer._descriptor == -1
+
+
+async def test_orphans_get_their_ends(tmp_path: Path) -> None:
+    """A dead writer's open requests end with what was last reported; a living writer's are left alone."""
+    living, dead = Journal(tmp_path, 0, lambda: 1), Journal(tmp_path, 1, lambda: 1)
+    living.write(record("living"))
+    dead.write(record("a", prompt_tokens=7, epoch="e"))
+    dead.write(record("a", "progress", prompt_tokens=7, completion_tokens=64, epoch="e"))
+    dead.write(record("b"))
+    dead.write(record("c"))
+    dead.write(record("c", "end", completion_tokens=1, finish_reason="stop"))
+    os.write(dead._descriptor, b"\x40\x00\x00\x00torn")
+    os.close(dead._descriptor)
+    assert close_orphans(tmp_path, 99) == 1
+    ends = [r for r in read_page(tmp_path, "", 99).records if r.kind == "end"]
+    assert [(r.engine_request_id, r.completion_tokens, r.finish_reason) for r in ends] == [
+        ("c", 1, "stop"),
+        ("a", 64, "error"),
+        ("b", 0, "error"),
+    ]
+    assert (ends[1].prompt_tokens, ends[1].epoch, ends[1].at_ms) == (7, "e", 99)
+    assert close_orphans(tmp_path, 99) == 0
+    living.close()
+
+
+async def test_old_segments_go_after_a_week(tmp_path: Path) -> None:
+    for _ in range(2):
+        old = Journal(tmp_path, 0, lambda: 1)
+        old.write(record("a"))
+        old.close()
+    first, second = segments.list_segments(tmp_path)
+    os.utime(first.path, (1000, 1000))
+    now = round(second.path.stat().st_mtime * 1000)
+    journal.remove_old(tmp_path, now)
+    assert segments.list_segments(tmp_path) == [second]
+    fresh = Journal(tmp_path, 0, lambda: 1)
+    assert segments.list_segments(tmp_path)[-1].serial == 3
+    fresh.close()
+
+
+def test_records_hold_the_contract_fields() -> None:
+    fields = set(msgspec.to_builtins(record("a")))
+    assert fields == {
+        *("kind", "request_id", "engine_request_id", "attempt", "epoch", "prompt_tokens", "cached_tokens"),
+        *("completion_tokens", "overrun_tokens", "finish_reason", "queue_ms", "ttft_ms", "e2e_ms", "at_ms"),
+    }

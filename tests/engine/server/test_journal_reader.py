@@ -1,0 +1,116 @@
+"""Paging through the journals of several processes: nothing twice, nothing missed, across restarts."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from engine.server import journal
+from engine.server.journal import Journal, Record, close_orphans
+from engine.server.journal_reader import CursorError, read_page
+from engine.server.segments import list_segments
+
+
+def write(writer: Journal, name: str, request_id: str = "gw") -> None:
+    writer.write(Record(kind="start", request_id=request_id, engine_request_id=name))
+
+
+async def test_random_writers_and_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers come, write, rotate, close or die; a reader with small pages sees each record exactly once."""
+    seed = random.SystemRandom().randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 900)
+    writers: list[Journal] = []
+    written, seen, cursor = [], [], ""
+    for number in range(600):
+        if len(writers) < 3 and rng.random() < 0.2:
+            writers.append(Journal(tmp_path, rng.randrange(3), lambda: 1))
+        if writers:
+            write(rng.choice(writers), f"r{number}")
+            written.append(f"r{number}")
+        if writers and rng.random() < 0.05:
+            writer = writers.pop(rng.randrange(len(writers)))
+            if rng.random() < 0.5:
+                writer.close()
+            else:
+                os.write(writer._descriptor, b"\x10\x00")
+                os.close(writer._descriptor)
+        if rng.random() < 0.05:
+            close_orphans(tmp_path, 1)
+        if rng.random() < 0.3:
+            page = read_page(tmp_path, cursor, rng.randrange(1, 5))
+            seen += [r for r in page.records if r.kind == "start"]
+            cursor = page.cursor
+    complete = False
+    while not complete:
+        page = read_page(tmp_path, cursor, 7)
+        seen += [r for r in page.records if r.kind == "start"]
+        cursor, complete = page.cursor, page.complete
+    assert sorted(r.engine_request_id for r in seen) == sorted(written)
+    for writer in writers:
+        writer.close()
+
+
+async def test_cursor_stays_small(tmp_path: Path) -> None:
+    for _ in range(50):
+        writer = Journal(tmp_path, 0, lambda: 1)
+        write(writer, "a")
+        writer.close()
+    assert len(read_page(tmp_path, "", 1000).cursor) < 40
+
+
+async def test_pages_and_completeness(tmp_path: Path) -> None:
+    writer = Journal(tmp_path, 0, lambda: 1)
+    for name in "abc":
+        write(writer, name)
+    page = read_page(tmp_path, "", 2)
+    assert ([r.engine_request_id for r in page.records], page.complete) == (["a", "b"], False)
+    page = read_page(tmp_path, page.cursor, 2)
+    assert ([r.engine_request_id for r in page.records], page.complete) == (["c"], True)
+    page = read_page(tmp_path, page.cursor, 2)
+    assert (page.records, page.complete) == ([], True)
+    write(writer, "d")
+    page = read_page(tmp_path, page.cursor, 2)
+    assert [r.engine_request_id for r in page.records] == ["d"]
+    writer.close()
+
+
+async def test_one_request(tmp_path: Path) -> None:
+    writer = Journal(tmp_path, 0, lambda: 1)
+    for number in range(100):
+        write(writer, str(number), "mine" if number % 10 == 0 else "other")
+    page = read_page(tmp_path, "", 4, "mine")
+    assert [r.engine_request_id for r in page.records] == ["0", "10", "20", "30"]
+    page = read_page(tmp_path, page.cursor, 40, "mine")
+    assert (page.records[0].engine_request_id, len(page.records)) == ("40", 6)
+    writer.close()
+
+
+async def test_a_damaged_record_hides_only_what_follows_in_its_segment(tmp_path: Path) -> None:
+    first = Journal(tmp_path, 0, lambda: 1)
+    write(first, "a")
+    write(first, "b")
+    first.close()
+    second = Journal(tmp_path, 0, lambda: 1)
+    write(second, "c")
+    second.close()
+    path = list_segments(tmp_path)[0].path
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b'"b"') + 1] ^= 1
+    path.write_bytes(data)
+    assert [r.engine_request_id for r in read_page(tmp_path, "", 9).records] == ["a", "c"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "%%%", "AAAA", "gqRkb25l", "é"])
+def test_foreign_cursors_are_refused(tmp_path: Path, cursor: str) -> None:
+    with pytest.raises(CursorError):
+        read_page(tmp_path, cursor, 5)
+
+
+def test_no_directory_yet(tmp_path: Path) -> None:
+    page = read_page(tmp_path / "none", "", 5)
+    assert (page.records, page.complete) == ([], True)

@@ -1,0 +1,133 @@
+"""The real thing: `python -m engine serve` on tiny models, from the command line to the last byte."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from tests.models import write_tiny_gemma3, write_tiny_llama
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = {"authorization": "Bearer internal"}
+PROMPT = "The keeper of the lighthouse wrote down every ship that passed."
+
+
+class Engine:
+    def __init__(
+        self, process: asyncio.subprocess.Process, port: int, session: aiohttp.ClientSession
+    ) -> None:
+        self.process = process
+        self.session = session
+        self.client = openai.AsyncOpenAI(
+            base_url=f"http://127.0.0.1:{port}/v1", api_key="internal", max_retries=0
+        )
+
+    async def status(self) -> dict[str, Any]:
+        async with self.session.get("/internal/status") as answer:
+            return await answer.json()
+
+    async def until_ready(self, *, but_not: str | None = None) -> dict[str, Any]:
+        async with asyncio.timeout(120):
+            while True:
+                try:
+                    found = await self.status()
+                    if found["state"] == "ready" and found["epoch"] != but_not:
+                        return found
+                except aiohttp.ClientError:
+                    assert self.process.returncode is None, "the engine ended"
+                await asyncio.sleep(0.05)
+
+    async def complete(self, **fields: Any) -> Any:
+        values = {"model": "m", "prompt": PROMPT, "max_tokens": 12, "temperature": 0, **fields}
+        return await self.client.completions.create(**values)
+
+
+@asynccontextmanager
+async def serving(model: Path, *flags: str) -> AsyncIterator[Engine]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "engine", "serve", str(model), "--served-model-name", "m"),
+        *("--port", str(port), "--internal-key", "internal", "--drain-grace-s", "0"),
+        *("--debug-invariants", "--kv-cache-memory-bytes", str(8 << 20), *flags),
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=KEY) as session:
+        engine = Engine(process, port, session)
+        try:
+            await engine.until_ready()
+            yield engine
+        finally:
+            await engine.client.close()
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+@pytest.mark.parametrize("write", [write_tiny_llama, write_tiny_gemma3])
+async def test_a_tiny_model_end_to_end(tmp_path: Path, write: Any) -> None:
+    write(tmp_path / "model")
+    async with serving(tmp_path / "model", "--journal-dir", str(tmp_path / "journal")) as engine:
+        whole = await engine.complete(extra_body={"ignore_eos": True, "return_token_ids": True})
+        ids = whole.choices[0].token_ids
+        assert len(ids) == whole.usage.completion_tokens == 12
+        again = await engine.complete(extra_body={"ignore_eos": True, "return_token_ids": True})
+        assert again.choices[0].token_ids == ids
+        assert again.usage.prompt_tokens_details.cached_tokens > 0
+        stream = await engine.complete(stream=True, extra_body={"ignore_eos": True})
+        assert "".join([chunk.choices[0].text async for chunk in stream]) == whole.choices[0].text
+        batch = await asyncio.gather(*(engine.complete(extra_body={"ignore_eos": True}) for _ in range(6)))
+        assert {answer.choices[0].text for answer in batch} == {whole.choices[0].text}
+        drawn = [
+            (await engine.complete(temperature=1, seed=5, n=2, extra_body={"ignore_eos": True})).choices
+            for _ in range(2)
+        ]
+        assert [choice.text for choice in drawn[0]] == [choice.text for choice in drawn[1]]
+        assert drawn[0][0].text != drawn[0][1].text
+        async with engine.session.get("/internal/usage", params={"limit": "1000"}) as answer:
+            ends = [r for r in (await answer.json())["records"] if r["kind"] == "end"]
+        assert sum(end["completion_tokens"] for end in ends) == 12 * (2 + 1 + 6 + 4)
+
+
+async def test_core_killed_under_load(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "model")
+    async with serving(tmp_path / "model") as engine:
+        before = await engine.status()
+        running = [
+            asyncio.create_task(engine.complete(max_tokens=900, extra_body={"ignore_eos": True}))
+            for _ in range(6)
+        ]
+        while not (await engine.status())["running"]:  # noqa: ASYNC110  # asks another process
+            await asyncio.sleep(0.01)
+        os.kill(before["core_pid"], signal.SIGKILL)
+        for outcome in await asyncio.gather(*running, return_exceptions=True):
+            assert isinstance(outcome, openai.InternalServerError), outcome
+            assert outcome.code == "engine_error"
+        after = await engine.until_ready(but_not=before["epoch"])
+        assert after["pid"] == before["pid"]
+        assert (await engine.complete()).usage.completion_tokens > 0
+
+
+async def test_settings_that_do_not_fit_end_the_engine(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "model")
+    for flags in (["--max-model-len", "99999999"], ["--port", "99999999"]):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "engine", "serve", str(tmp_path / "model"), "--port", "0", *flags),
+            cwd=ROOT,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await asyncio.wait_for(process.communicate(), 120)
+        assert process.returncode in (1, 2)
+        assert b"must be" in errors

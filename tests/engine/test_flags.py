@@ -1,0 +1,66 @@
+"""Flags of `serve`: one per setting, vLLM's spelling, keys from the environment."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from engine.config import GROUPS, ConfigError
+from engine.flags import parse
+
+
+def test_plain() -> None:
+    config = parse(
+        [
+            *("/models/m.gguf", "--served-model-name", "a", "b", "--port", "81", "--api-key", "k1"),
+            *("--api-key", "k2", "--internal-key", "ik", "--journal-dir", "/j", "--max-model-len", "100"),
+            *("--api-workers", "2", "--drain-grace-s", "0.5", "--no-enable-prefix-caching"),
+            *("--dtype", "float32", "--enforce-eager"),
+        ]
+    )
+    assert (config.model.model, config.model.served_model_name) == ("/models/m.gguf", ("a", "b"))
+    assert (config.server.port, config.server.api_key, config.server.internal_key) == (81, ("k1", "k2"), "ik")
+    assert (config.server.api_server_workers, config.server.drain_grace_s) == (2, 0.5)
+    assert (config.cache.enable_prefix_caching, config.device.enforce_eager) == (False, True)
+    assert config.model.max_model_len == 100
+
+
+@pytest.mark.parametrize("flag", ["--api-workers", "--workers", "--api-server-count", "--api-server-workers"])
+def test_spellings_of_workers(flag: str) -> None:
+    assert parse(["m", flag, "3"]).server.api_server_workers == 3
+
+
+def test_every_setting_has_a_flag() -> None:
+    for kind in GROUPS.values():
+        for entry in fields(kind):
+            with pytest.raises(SystemExit) as caught:
+                parse(["m", f"--{entry.name.replace('_', '-')}", "--nothing-like-this"])
+            assert caught.value.code == 2
+
+
+def test_model_as_flag_wins() -> None:
+    assert parse(["--model", "x"]).model.model == "x"
+    with pytest.raises(ConfigError, match="model is required"):
+        parse([])
+
+
+def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOLLWAY_ENGINE_API_KEY", "a,b")
+    monkeypatch.setenv("TOLLWAY_ENGINE_INTERNAL_KEY", "ik")
+    config = parse(["m"])
+    assert (config.server.api_key, config.server.internal_key) == (("a", "b"), "ik")
+    assert parse(["m", "--internal-key", "own"]).server.internal_key == "own"
+
+
+@pytest.mark.parametrize(
+    "flags", [["--port", "x"], ["--unknown", "1"], ["--dtype", "int3"], ["--max-num", "1"]]
+)
+def test_refused(flags: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["m", *flags])
+
+
+def test_ranges_are_checked() -> None:
+    with pytest.raises(ConfigError, match="port"):
+        parse(["m", "--port", "70000"])
