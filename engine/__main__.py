@@ -1,4 +1,4 @@
-"""`python -m engine serve …`: argument parsing and dispatch, nothing else.
+"""`python -m engine serve|bench …`: argument parsing and dispatch, nothing else.
 
 `api` and `core` are the children that `serve` starts; they take their settings from the control socket.
 """
@@ -20,6 +20,8 @@ def main() -> int:
     add_flags(commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False))
     for name in ("api", "core"):
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
+    bench = commands.add_parser("bench", help="measure a server: bench serve --help", add_help=False)
+    bench.add_argument("rest", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     logging.basicConfig(
         level=logging.INFO,
@@ -27,6 +29,10 @@ def main() -> int:
     )
     if arguments.command == "serve":
         return _serve(arguments)
+    if arguments.command == "bench":
+        from engine.bench.serve import main as bench_main
+
+        return bench_main(arguments.rest)
     control = socket.socket(fileno=arguments.control_fd)
     if arguments.command == "api":
         from engine.server.api_process import main as api_main

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from engine.config import BLOCK_SIZE, ConfigError, EngineConfig
 from engine.core.config import CoreConfig
@@ -46,7 +47,7 @@ def main(control: socket.socket) -> int:
         _LOG.error("%s", error)
         return 1
     transport = CoreTransport(Path(spec.run_dir), spec.generation, core.num_workers, control)
-    loop = Loop(transport, built.runner, transport.emit, time.monotonic, core)
+    loop: Loop[Any] = Loop(transport, built.runner, transport.emit, time.monotonic, core)
     gc.collect()
     gc.freeze()  # weights and code live as long as the process; collections need not look at them
     transport.tell_supervisor(Ready(_ready(spec.epoch, built, core)))

@@ -1,1 +1,1 @@
-"""Measuring the engine: each module is a command that prints what it measured."""
+"""Benchmarks of the engine: serving over HTTP, and the core's bookkeeping by itself."""

@@ -1,0 +1,111 @@
+"""One client process of a serving benchmark: keeps its share of the requests in flight and notes their times.
+
+Place: `engine.bench.serve` starts several, since one process reads some ten thousand chunks a second. Speaks
+/v1/completions with streaming to any OpenAI-compatible server; knows nothing of who answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+
+from engine.bench.stats import Outcome
+from engine.bench.workload import Workload
+
+_TIMEOUT_S = 3600.0
+_USAGE = b'"usage":{'
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go."""
+
+    base_url: str
+    """Up to and with /v1."""
+    model: str
+    api_key: str | None = None
+    extra_body: str = "{}"
+    """JSON object merged into every request's body."""
+
+
+def run_client(
+    target: Target,
+    workload: Workload,
+    indices: Sequence[int],
+    due_s: Sequence[float],
+    concurrency: int | None,
+) -> list[Outcome]:
+    """Send the requests `indices` of the workload, each when due after now, at most `concurrency` at once."""
+    return asyncio.run(_run(target, workload, indices, due_s, concurrency))
+
+
+async def _run(
+    target: Target,
+    workload: Workload,
+    indices: Sequence[int],
+    due_s: Sequence[float],
+    concurrency: int | None,
+) -> list[Outcome]:
+    bodies = {index: _body(target, workload, index) for index in indices}
+    headers = {"content-type": "application/json"}
+    if target.api_key is not None:
+        headers["authorization"] = f"Bearer {target.api_key}"
+    places = asyncio.Semaphore(concurrency or len(indices) or 1)
+    async with aiohttp.ClientSession(
+        headers=headers,
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
+        read_bufsize=2**18,
+    ) as session:
+        start = time.perf_counter()
+
+        async def one(index: int, due: float) -> Outcome:
+            await asyncio.sleep(max(0.0, start + due - time.perf_counter()))
+            async with places:
+                return await _request(session, f"{target.base_url}/completions", index, bodies[index])
+
+        return await asyncio.gather(*(one(index, due) for index, due in zip(indices, due_s, strict=True)))
+
+
+def _body(target: Target, workload: Workload, index: int) -> bytes:
+    body = {
+        "model": target.model,
+        "prompt": workload.prompt(index),
+        "max_tokens": workload.output_tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return json.dumps(body | json.loads(target.extra_body)).encode()
+
+
+async def _request(session: aiohttp.ClientSession, url: str, index: int, body: bytes) -> Outcome:
+    sent = time.perf_counter()
+    times: list[float] = []
+    usage: dict[str, int] = {}
+    try:
+        async with session.post(url, data=body) as response:
+            if response.status != 200:
+                return Outcome(index, sent, error=f"{response.status}: {(await response.text())[:300]}")
+            async for line in response.content:
+                if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+                    continue
+                if line.startswith(b'data: {"error"'):
+                    return Outcome(index, sent, error=line.decode()[:300])
+                if _USAGE in line:
+                    usage = json.loads(line[6:])["usage"]
+                else:
+                    times.append(time.perf_counter())
+    except (TimeoutError, aiohttp.ClientError) as error:
+        return Outcome(index, sent, error=f"{type(error).__name__}: {error}")
+    if not times:
+        return Outcome(index, sent, error="the answer had no chunk")
+    return Outcome(
+        index, sent, tuple(times), usage.get("prompt_tokens", 0), usage.get("completion_tokens", len(times))
+    )

@@ -1,0 +1,41 @@
+"""What a benchmark sends: prompts of exact length from a seed, and when each is due. Pure; knows no HTTP."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Random token ids, as a server's prefix cache and a model's cost see any text."""
+
+    num_requests: int
+    prompt_tokens: int
+    """Tokens of a prompt beside the shared prefix."""
+    output_tokens: int
+    seed: int = 0
+    shared_prefix_tokens: int = 0
+    """Tokens that all prompts begin with."""
+    vocab: tuple[int, int] = (1000, 100_000)
+    """Token ids are drawn from this half-open range: ordinary ones in the vocabularies that matter."""
+
+    def prompt(self, index: int) -> list[int]:
+        """The same for the same (seed, index), whatever process makes it."""
+        prefix = random.Random(f"{self.seed} prefix")
+        own = random.Random(f"{self.seed} {index}")
+        return [prefix.randrange(*self.vocab) for _ in range(self.shared_prefix_tokens)] + [
+            own.randrange(*self.vocab) for _ in range(self.prompt_tokens)
+        ]
+
+    def arrivals(self, rate: float | None) -> list[float]:
+        """Seconds after the start at which each request is due: a Poisson process of `rate` per second, or
+        all at once (a closed loop then limits how many run)."""
+        if rate is None:
+            return [0.0] * self.num_requests
+        draw = random.Random(f"{self.seed} arrivals")
+        now, times = 0.0, []
+        for _ in range(self.num_requests):
+            times.append(now)
+            now += draw.expovariate(rate)
+        return times
