@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.limits.channel import POSTS_MAX, ChannelLost, ScriptChannel
+from gateway.limits.channel import POSTS_MAX, ChannelLost, Reply, ScriptChannel
 from gateway.local.valkey import EmbeddedValkey
 from tests.gateway.limits.support import cache_of, eventually
 
@@ -25,6 +25,23 @@ async def test_everything_goes_out_in_order(cache_url: str) -> None:
         channel.post(("list",), (number,))
     assert await channel.call(("list",), ("last",), ignore) == 301
     assert await cache.lrange("list", 0, -1) == [*(b"%d" % n for n in range(300)), b"last"]
+    await channel.stop(1)
+    await cache.aclose()
+
+
+async def test_caller_cancelled_when_its_answer_is_there_does_not_lose_it(cache_url: str) -> None:
+    cache = cache_of(cache_url)
+    channel = ScriptChannel(cache, APPEND, ignore, ignore, ignore)
+    channel.start()
+    orphans: list[Reply] = []
+    first = asyncio.create_task(channel.call(("list",), ("first",), orphans.append))
+    # Its own caller gone, the second answer cancels the first caller: its answer is set, and it has not run yet.
+    second = asyncio.create_task(channel.call(("list",), ("second",), lambda _: first.cancel()))
+    await asyncio.sleep(0)
+    second.cancel()
+    ended = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(one) for one in ended] == [asyncio.CancelledError] * 2
+    assert orphans == [1]
     await channel.stop(1)
     await cache.aclose()
 

@@ -296,7 +296,7 @@ async def test_flushed_scripts_are_loaded_again(cache_url: str) -> None:
         assert await admitted(limiter, who)
         await cache.script_flush()
         tickets = await asyncio.gather(*(admitted(limiter, who) for _ in range(20)))
-        assert all(tickets)
+        assert all(ticket is not None and not ticket.local for ticket in tickets)
         assert (await limiter.consume(who, MODEL, ONE)).answer.levels == (78,)
     await cache.aclose()
 
@@ -355,9 +355,13 @@ async def test_stop_sends_what_was_posted(cache_url: str) -> None:
         assert (await limiter.consume(who, MODEL, ONE)).answer.levels == (99,)
 
 
-async def test_unstarted_limiter_is_local(cache_url: str) -> None:
+async def test_unstarted_limiter_is_local_and_ends_a_call_once_there_too(cache_url: str) -> None:
     cache = cache_of(cache_url)
     limiter = Limiter(cache, SystemClock(), Metrics(), bytes)
-    assert await admitted(limiter, principal(LimitSet(requests_per_min=10)))
+    who = principal(LimitSet(requests_per_day=10))
+    tickets = [await limiter.consume(who, MODEL, ONE) for _ in range(4)]
     assert not limiter.shared
+    for _ in range(3):
+        tickets[0].give_back()
+    assert (await limiter.consume(who, MODEL, ONE)).answer.levels == (6,)
     await cache.aclose()

@@ -231,7 +231,7 @@ async def test_local_call_owes_its_tokens_to_the_shared_bucket(tmp_path: Path) -
     try:
         async with limiter_on(server.url()) as limiter:
             server.stop()
-            ticket = await limiter.consume(who, MODEL, LimitRequest(50))
+            ticket = await limiter.consume(who, MODEL, LimitRequest(5000))
             server.start()
             assert await eventually(lambda: limiter.shared)
             ticket.correct(300)
