@@ -1,7 +1,7 @@
 """Settle: what one batch of ended requests does to the database, exactly once per request.
 
-The order within the transaction: the guard (sorted by request id), the holds, the budget rows (sorted by key), then
-the facts. It does not know where operations come from or what happens when the server is away.
+The order within the transaction: the guard (sorted by request id), the holds, the facts, and last the budget rows
+(sorted by key), which everybody waits for. It does not know where operations come from or what happens when the server is away.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from gateway.db import Database, WriteConnection
 from gateway.ids import IdSource, RequestId
 from gateway.ledger.decide import Release, sum_releases
 from gateway.ledger.pricing import charge
-from gateway.ledger.repository.budgets import apply_sums, create_rows, limits_of, lock_rows
+from gateway.ledger.repository.budgets import apply_sums, create_rows, limits_of
 from gateway.ledger.repository.holds import delete_holds
 from gateway.ledger.repository.settling import (
     EventRow,
@@ -107,10 +107,10 @@ class SettleBatch:
             open_takes = claimed[one.settlement.request_id]
             takes = open_takes or one.settlement.hold.takes or late.get(one.settlement.request_id, ())
             releases.append(Release(takes, open_takes is not None, one.charge.amount_nanousd))
-        await _apply_to_budgets(connection, releases)
         if fresh:
             attempts = [row for one in fresh for row in attempt_rows(one.settlement)]
             await write_events(connection, [one.event for one in fresh], attempts)
+        await _apply_to_budgets(connection, releases)
         return claimed.keys()
 
     async def _correct(self, connection: WriteConnection, late: _Charged) -> bool:
@@ -126,10 +126,10 @@ class SettleBatch:
         takes = settlement.hold.takes
         if not takes:
             takes = (await _takes_without_hold(connection, [late])).get(settlement.request_id, ())
-        await _apply_to_budgets(connection, [Release(takes, False, difference.amount_nanousd)])
         event = event_row(settlement, self._ids.uuid7(), difference, reasoning, corrects=fact.event_id)
         await write_events(connection, [event], attempt_rows(settlement))
         await mark_corrected(connection, settlement.request_id)
+        await _apply_to_budgets(connection, [Release(takes, False, difference.amount_nanousd)])
         return True
 
     def _charged(self, settlement: Settlement) -> _Charged:
@@ -176,10 +176,9 @@ async def _apply_to_budgets(connection: WriteConnection, releases: Sequence[Rele
     sums = sum_releases(releases)
     if not sums:
         return
-    if missing := sums.keys() - (await lock_rows(connection, sums.keys())).keys():
+    if missing := await apply_sums(connection, sums):
         await create_rows(connection, missing)
-        await lock_rows(connection, missing)
-    await apply_sums(connection, sums)
+        await apply_sums(connection, {key: sums[key] for key in missing})
 
 
 def _difference(better: Charge, charged: Charge) -> Charge:

@@ -7,6 +7,7 @@ same order and cannot deadlock.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import text
 
@@ -51,13 +52,22 @@ _LOCK = text(
     FOR UPDATE OF row
     """
 )
+# The common table expression takes the locks, in key order, before any row of it is updated.
 _APPLY = text(
     """
+    WITH change AS (
+        SELECT row.budget_id, row.period_key, wanted.held, wanted.spent
+        FROM budget_period row
+        JOIN unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]),
+            CAST(:spent AS bigint[])) AS wanted (budget_id, period_key, held, spent) USING (budget_id, period_key)
+        ORDER BY row.budget_id COLLATE "C", row.period_key COLLATE "C"
+        FOR UPDATE OF row
+    )
     UPDATE budget_period row
     SET held_nanousd = row.held_nanousd - change.held, spent_nanousd = row.spent_nanousd + change.spent
-    FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]),
-        CAST(:spent AS bigint[])) AS change (budget_id, period_key, held, spent)
+    FROM change
     WHERE row.budget_id = change.budget_id AND row.period_key = change.period_key
+    RETURNING row.budget_id, row.period_key
     """
 )
 
@@ -105,17 +115,17 @@ async def lock_rows(
     return {BudgetKey(row[0], row[1]): (row[2], row[3]) for row in rows}
 
 
-async def apply_sums(connection: WriteConnection, sums: Mapping[BudgetKey, Sums]) -> None:
-    """Give back what was held and add what was spent: one UPDATE per row, on rows that are locked."""
-    if sums:
-        await connection.execute(
-            _APPLY,
-            _columns(list(sums))
-            | {
-                "held": [change.held_nanousd for change in sums.values()],
-                "spent": [change.spent_nanousd for change in sums.values()],
-            },
-        )
+async def apply_sums(connection: WriteConnection, sums: Mapping[BudgetKey, Sums]) -> set[BudgetKey]:
+    """Give back what was held and add what was spent: lock in key order and update, in one statement. Returns the
+    keys that have no row."""
+    keys = sorted(sums)
+    columns: dict[str, list[Any]] = {
+        **_columns(keys),
+        "held": [sums[key].held_nanousd for key in keys],
+        "spent": [sums[key].spent_nanousd for key in keys],
+    }
+    rows = await connection.execute(_APPLY, columns)
+    return set(keys) - {BudgetKey(row[0], row[1]) for row in rows}
 
 
 async def budgets_revision(connection: WriteConnection) -> int:

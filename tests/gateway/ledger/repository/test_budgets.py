@@ -13,7 +13,8 @@ from tests.gateway.books import Books
 A, M, Z = (BudgetKey(name, "2026-11") for name in "amz")
 
 
-async def test_locks_are_taken_in_key_order(books: Books) -> None:
+@pytest.mark.parametrize("statement", ["lock_rows", "apply_sums"])
+async def test_locks_are_taken_in_key_order(books: Books, statement: str) -> None:
     """The rows lie in the table as z, m, a. Whoever waits for `a` must not hold the rows after it yet."""
     for key in (Z, M, A):
         async with books.database.transaction() as connection:
@@ -23,7 +24,10 @@ async def test_locks_are_taken_in_key_order(books: Books) -> None:
 
         async def lock_all() -> None:
             async with books.database.transaction() as second:
-                await lock_rows(second, [Z, A, M])
+                if statement == "lock_rows":
+                    await lock_rows(second, [Z, A, M])
+                else:
+                    await apply_sums(second, {key: Sums(0, 1) for key in (Z, A, M)})
 
         waiting = asyncio.create_task(lock_all())
         await _until_waiting(books)
@@ -32,6 +36,23 @@ async def test_locks_are_taken_in_key_order(books: Books) -> None:
         )
         assert [row[0] for row in free] == ["m", "z"]
     await waiting
+
+
+async def test_sums_meet_the_newest_version_of_a_row(books: Books) -> None:
+    """Twenty at once on two rows, half of them naming the rows in the other order: nothing is lost."""
+    async with books.database.transaction() as connection:
+        await create_rows(connection, [A, Z])
+
+    async def add(number: int) -> None:
+        keys = (A, Z) if number % 2 else (Z, A)
+        async with books.database.transaction() as connection:
+            assert await apply_sums(connection, {key: Sums(-2, 1) for key in keys}) == set()
+
+    await asyncio.gather(*(add(number) for number in range(20)))
+    rows = await books.rows("SELECT held_nanousd, spent_nanousd FROM budget_period")
+    assert [tuple(row) for row in rows] == [(40, 20), (40, 20)]
+    async with books.database.transaction() as connection:
+        assert await apply_sums(connection, {A: Sums(0, 1), M: Sums(0, 1)}) == {M}
 
 
 async def test_only_limits_that_cover_the_request_are_found(books: Books) -> None:

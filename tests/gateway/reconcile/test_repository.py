@@ -1,0 +1,61 @@
+"""Journal pages as they are kept: with their cursor, growing only, and closed by an end."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from gateway.ids import PoolId, ReplicaId, RequestId
+from gateway.reconcile.evidence import JournalAttempt
+from gateway.reconcile.journal import ReplicaRef
+from gateway.reconcile.repository import attempts_of, cursor_of, replicas, save_page, unmatched_tokens
+from tests.gateway.books import Books
+
+R = ReplicaId("replica_1")
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+STARTED = JournalAttempt(RequestId("req_1"), 0, R, "e1", False, 10, 4, 0, 0, None, None, None, None, NOW)
+
+
+async def _save(books: Books, cursor: str, *attempts: JournalAttempt) -> None:
+    async with books.database.transaction() as connection:
+        await save_page(connection, R, cursor, attempts)
+
+
+async def _kept(books: Books) -> JournalAttempt:
+    async with books.database.transaction() as connection:
+        (found,) = (await attempts_of(connection, [RequestId("req_1")]))[RequestId("req_1")]
+    return found
+
+
+async def test_a_page_and_its_cursor_are_saved_together(books: Books) -> None:
+    async with books.database.transaction() as connection:
+        assert await cursor_of(connection, R) is None
+    await _save(books, "c1", STARTED)
+    await _save(books, "c2")
+    async with books.database.transaction() as connection:
+        assert await cursor_of(connection, R) == "c2"
+    assert await _kept(books) == STARTED
+    assert await books.value("SELECT epoch FROM engine_epoch WHERE replica_id = 'replica_1'") == "e1"
+
+
+async def test_counters_grow_and_nothing_changes_after_the_end(books: Books) -> None:
+    ended = replace(STARTED, has_ended=True, completion_tokens=9, finish_reason="stop", queue_ms=1, e2e_ms=5)
+    await _save(books, "c1", replace(STARTED, completion_tokens=5))
+    await _save(books, "c2", replace(STARTED, completion_tokens=3))
+    assert (await _kept(books)).completion_tokens == 5
+    await _save(books, "c3", ended)
+    await _save(books, "c4", replace(STARTED, completion_tokens=50))
+    assert await _kept(books) == ended
+    async with books.database.transaction() as connection:
+        assert await unmatched_tokens(connection, lag_s=0) == 19
+
+
+async def test_every_replica_is_asked_whatever_its_state(books: Books) -> None:
+    await books.run("INSERT INTO pool (id, name, spec) VALUES ('pool_a', 'a', '{}')")
+    for name, state in (("r1", "ready"), ("r2", "failed")):
+        await books.run(
+            "INSERT INTO replica (id, pool_id, node, state, url) VALUES (:id, 'pool_a', 'n', :state, NULL)",
+            id=name,
+            state=state,
+        )
+    async with books.database.transaction() as connection:
+        found = await replicas(connection)
+    assert found == [ReplicaRef(ReplicaId(name), PoolId("pool_a"), None) for name in ("r1", "r2")]
