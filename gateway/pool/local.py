@@ -23,6 +23,8 @@ __all__ = ["LocalLauncher"]
 HOST = "127.0.0.1"
 HOME_MARK = "ENGINE_POOL_HOME"
 REPLICA_MARK = "ENGINE_REPLICA_ID"
+_PRIVATE_PREFIXES = ("TOLLWAY_", "UP_")
+_PRIVATE_NAMES = frozenset({"DATABASE_URL", "REDIS_URL", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"})
 _PORT_ATTEMPTS = 50
 _KILL_POLLS = 100
 _KILL_POLL_S = 0.05
@@ -149,12 +151,8 @@ def _spawn(program: str, command: tuple[str, ...], environ: Mapping[str, str], l
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("TOLLWAY_") or name in (
-        "DATABASE_URL",
-        "REDIS_URL",
-        "OPENAI_API_KEY",
-        "OPENAI_ADMIN_KEY",
-    )
+    """The gateway's own settings, keys and databases, and the marks of whoever started this process."""
+    return name.startswith(_PRIVATE_PREFIXES) or name in _PRIVATE_NAMES
 
 
 def _ports(last: str | None) -> Iterator[int]:

@@ -23,6 +23,7 @@ def launcher(tmp_path: Path) -> LocalLauncher:
         "PYTHONPATH": str(STUB),
         "PYTHONSAFEPATH": "1",
         "DATABASE_URL": "no",
+        "UP_PART": "pool",
     }
     return LocalLauncher(tmp_path / "run", key=KEY, environ=environ)
 

@@ -56,6 +56,7 @@ async def test_a_replica_is_a_session_of_its_own_and_learns_no_secrets_of_the_ga
         assert environ[REPLICA_MARK] == REPLICA
         assert environ["CUDA_VISIBLE_DEVICES"] == ""
         assert "DATABASE_URL" not in environ
+        assert "UP_PART" not in environ, "an engine is no part of `up` and outlives its supervisor"
         assert (tmp_path / "run" / REPLICA / "engine.log").stat().st_mode & 0o777 == 0o600
         await launcher.terminate(running)
         assert await _until_dead(launcher, running) == -signal.SIGTERM
