@@ -109,14 +109,14 @@ def make_job(
         _check_prompt(prompt, "prompt" if len(prompts) == 1 else f"prompt[{number}]", ready, caller)
     id_ = f"{id_prefix}-{services.draw_id()}"
     salt = _salt(caller, request.cache_salt)
-    requests: list[AddRequest] = []
+    sequences: list[AddRequest] = []
     for prompt in prompts:
         max_tokens = _max_tokens(request, len(prompt), ready, caller)
         seed = services.draw_seed() if request.seed is None else request.seed
         for child in range(request.n):
-            requests.append(
+            sequences.append(
                 AddRequest(
-                    request_id=f"{id_}-{len(requests)}",
+                    request_id=f"{id_}-{len(sequences)}",
                     worker=services.worker,
                     prompt_token_ids=prompt,
                     sampling=_sampling(services, request, max_tokens, (seed + child) & _SEED_MASK),
@@ -137,7 +137,7 @@ def make_job(
         id=id_,
         created=services.wall_ms() // 1000,
         caller=caller,
-        requests=requests,
+        requests=sequences,
         options=options,
         n=request.n,
     )

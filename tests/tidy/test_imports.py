@@ -60,7 +60,10 @@ RULES = (
         ("engine.server",),
         ("engine", "kernels", *TORCH),
         "the API process holds no tensors: messages, config, text only",
-        allowed=("engine.server", "engine.messages", "engine.config", "engine.text", "engine.gguf"),
+        allowed=(
+            *("engine.server", "engine.messages", "engine.config", "engine.text", "engine.gguf"),
+            "engine.__version__",
+        ),
     ),
     Rule(("engine",), WEB, "only the engine's HTTP edge speaks HTTP", except_who=("engine.server",)),
     Rule(
