@@ -26,7 +26,7 @@ from engine.gguf import GGUFError
 from engine.messages import CoreReady
 from engine.models.model_config import ModelConfigError
 from engine.runner.load import BuiltRunner, build_runner
-from engine.server.control import CoreSpec, LineReader, Ready
+from engine.server.control import CoreSpec, LineReader, Ready, ToCore
 from engine.text.assets import eos_token_ids
 
 _LOG = logging.getLogger(__name__)
@@ -38,15 +38,16 @@ def main(control: socket.socket) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _die_with_parent()
-    spec = next(iter(LineReader(control, CoreSpec).receive()))
-    assert isinstance(spec, CoreSpec)
+    supervisor = LineReader(control, ToCore)
+    spec = supervisor.wait_first()
+    assert isinstance(spec, CoreSpec), spec
     try:
         built = build_runner(spec.config)
         core = core_config(spec.config, built)
     except (ConfigError, ModelConfigError, GGUFError, OSError) as error:
         _LOG.error("%s", error)
         return 1
-    transport = CoreTransport(Path(spec.run_dir), spec.generation, core.num_workers, control)
+    transport = CoreTransport(Path(spec.run_dir), spec.generation, core.num_workers, supervisor)
     loop: Loop[Any] = Loop(transport, built.runner, transport.emit, time.monotonic, core)
     gc.collect()
     gc.freeze()  # weights and code live as long as the process; collections need not look at them

@@ -8,7 +8,6 @@ for it. Knows no requests and no tensors.
 from __future__ import annotations
 
 import math
-import socket
 from pathlib import Path
 
 import msgspec
@@ -22,26 +21,27 @@ from engine.server.pipes import core_address, worker_address
 class CoreTransport:
     """Used from the core's thread only."""
 
-    def __init__(self, run_dir: Path, generation: int, num_workers: int, control: socket.socket) -> None:
+    def __init__(self, run_dir: Path, generation: int, num_workers: int, supervisor: LineReader) -> None:
         self._run_dir = run_dir
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.RCVHWM, 0)
         self._inbox.bind(core_address(run_dir, generation))
         self._outboxes = [self._connect(worker) for worker in range(num_workers)]
-        self._control = control
-        self._control_lines = LineReader(control, WorkerGone | Shutdown)
+        self._supervisor = supervisor
         self._decode = msgspec.msgpack.Decoder(CoreInbound).decode
         self._encode = msgspec.msgpack.Encoder().encode
         self._poller = zmq.Poller()
         self._poller.register(self._inbox, zmq.POLLIN)
-        self._poller.register(control.fileno(), zmq.POLLIN)
+        self._poller.register(supervisor.socket.fileno(), zmq.POLLIN)
 
     def drain(self, timeout_s: float) -> list[CoreInbound]:
         """Everything that has arrived; waits up to `timeout_s` for the first message."""
         messages: list[CoreInbound] = []
-        readable = dict(self._poller.poll(math.ceil(timeout_s * 1000)))
-        if self._control.fileno() in readable:
+        wait_ms = 0 if self._supervisor.has_messages else math.ceil(timeout_s * 1000)
+        if self._supervisor.socket.fileno() in dict(self._poller.poll(wait_ms)):
+            self._supervisor.read()
+        if self._supervisor.has_messages or self._supervisor.ended:
             messages += self._supervisor_messages()
         while True:
             try:
@@ -55,7 +55,7 @@ class CoreTransport:
         self._outboxes[worker].send(self._encode(step), zmq.NOBLOCK)
 
     def tell_supervisor(self, message: msgspec.Struct) -> None:
-        self._control.sendall(encode_line(message))
+        self._supervisor.socket.sendall(encode_line(message))
 
     def close(self, linger_s: float = 1.0) -> None:
         """Delivers what is still queued, for at most `linger_s`."""
@@ -63,12 +63,11 @@ class CoreTransport:
             outbox.close(linger=int(linger_s * 1000))
         self._inbox.close(linger=0)
         self._context.term()
-        self._control.close()
+        self._supervisor.socket.close()
 
     def _supervisor_messages(self) -> list[CoreInbound]:
-        messages: list[CoreInbound] = list(self._control_lines.receive())
-        if self._control_lines.ended:
-            self._poller.unregister(self._control.fileno())
+        messages: list[CoreInbound] = self._supervisor.take()
+        if self._supervisor.ended:
             messages.append(Shutdown())
         for message in messages:
             if isinstance(message, WorkerGone):

@@ -7,7 +7,7 @@ The end of the stream means that the other side is dead. Knows no processes.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -89,23 +89,43 @@ async def read_lines(reader: Any, kind: Any) -> AsyncIterator[Any]:
 
 
 class LineReader:
-    """Messages from a socket in a process without an event loop. `receive` returns at once."""
+    """Messages from a socket in a process without an event loop."""
 
     def __init__(self, sock: socket.socket, kind: Any) -> None:
-        self._socket = sock
+        self.socket = sock
         self._decode = msgspec.json.Decoder(kind).decode
         self._rest = b""
+        self._messages: list[Any] = []
         self.ended = False
+        """The other side is gone."""
 
-    def receive(self) -> Iterator[Any]:
-        """What has arrived; call when the socket is readable. Sets `ended` when the other side is gone."""
+    @property
+    def has_messages(self) -> bool:
+        """Something was read that `take` has not given out: the socket alone does not tell."""
+        return bool(self._messages)
+
+    def take(self) -> list[Any]:
+        """What was read so far."""
+        taken, self._messages = self._messages, []
+        return taken
+
+    def wait_first(self) -> Any:
+        """Block until one message is there; what came behind it stays for `take`."""
+        while not self._messages:
+            self.read()
+            if self.ended and not self._messages:
+                raise ConnectionResetError("the supervisor is gone")
+        return self._messages.pop(0)
+
+    def read(self) -> None:
+        """Read what has arrived; blocks unless the socket is readable."""
         try:
-            data = self._socket.recv(_MAX_LINE)
+            data = self.socket.recv(_MAX_LINE)
         except ConnectionError:
             data = b""
         self.ended = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
-        yield from (self._decode(line) for line in lines)
+        self._messages += [self._decode(line) for line in lines]
 
 
 async def _read_line(reader: Any) -> bytes:

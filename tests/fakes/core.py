@@ -30,7 +30,7 @@ from engine.messages import (
     TokenOutput,
     WorkerGone,
 )
-from engine.server.control import CoreSpec, LineReader, Ready
+from engine.server.control import LineReader, Ready, ToCore
 
 HEARTBEAT_S = 0.2
 
@@ -268,12 +268,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--control-fd", type=int, required=True)
     control = socket.socket(fileno=parser.parse_args().control_fd)
-    lines = LineReader(control, CoreSpec)
-    spec = next(line for line in lines.receive())
+    supervisor = LineReader(control, ToCore)
+    spec = supervisor.wait_first()
     if os.environ.get("FAKE_CORE_FAILS"):
         raise SystemExit("the fake core was told to fail")
     workers = spec.config.server.api_server_workers
-    transport = CoreTransport(Path(spec.run_dir), spec.generation, workers, control)
+    transport = CoreTransport(Path(spec.run_dir), spec.generation, workers, supervisor)
     core = FakeCore(transport, workers, step_s=float(os.environ.get("FAKE_CORE_STEP_S", "0.002")))
     transport.tell_supervisor(Ready(ready(spec.epoch)))
     core.run()

@@ -27,8 +27,10 @@ from engine.server.control import (
     CoreUp,
     DrainWanted,
     FromApi,
+    LineReader,
     Serving,
     ToApi,
+    ToCore,
     encode_line,
     read_lines,
 )
@@ -105,7 +107,9 @@ class Server:
 
 
 def start_core(run_dir: Path, generation: int, num_workers: int = 1) -> FakeCore:
-    core = FakeCore(CoreTransport(run_dir, generation, num_workers, _dangling_socket()), num_workers)
+    core = FakeCore(
+        CoreTransport(run_dir, generation, num_workers, LineReader(_dangling_socket(), ToCore)), num_workers
+    )
     core.start()
     return core
 

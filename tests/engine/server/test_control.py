@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
+
 from engine.config import EngineConfig
 from engine.messages import Shutdown, WorkerGone
 from engine.server.control import ApiSpec, CoreSpec, Drain, LineReader, ToApi, ToCore, encode_line, read_lines
@@ -14,24 +16,29 @@ def test_a_configuration_comes_back_whole() -> None:
     config = EngineConfig.from_flags({"model": "m", "api_key": ("a", "b"), "max_num_seqs": 7, "port": 1})
     spec = CoreSpec(config, "/run", 3, "epoch")
     ours, theirs = socket.socketpair()
-    theirs.sendall(encode_line(spec))
-    assert list(LineReader(ours, ToCore).receive()) == [spec]
-    ours.close()
+    theirs.sendall(encode_line(spec) + encode_line(WorkerGone(worker=1)))
+    reader = LineReader(ours, ToCore)
+    assert reader.wait_first() == spec
+    assert reader.has_messages
+    assert reader.take() == [WorkerGone(worker=1)]
     theirs.close()
+    with pytest.raises(ConnectionResetError):
+        reader.wait_first()
+    ours.close()
 
 
 def test_lines_cut_anywhere() -> None:
     ours, theirs = socket.socketpair()
     reader = LineReader(ours, WorkerGone | Shutdown)
-    data = encode_line(WorkerGone(worker=1)) + encode_line(Shutdown())
     got = []
-    for byte in data:
+    for byte in encode_line(WorkerGone(worker=1)) + encode_line(Shutdown()):
         theirs.sendall(bytes([byte]))
-        got += list(reader.receive())
+        reader.read()
+        got += reader.take()
     assert got == [WorkerGone(worker=1), Shutdown()]
     theirs.close()
-    assert list(reader.receive()) == []
-    assert reader.ended
+    reader.read()
+    assert (reader.take(), reader.ended) == ([], True)
     ours.close()
 
 
