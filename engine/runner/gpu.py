@@ -11,8 +11,8 @@ On a CPU (tests) the kernels are interpreted and nothing is captured; all else i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 import torch
@@ -38,6 +38,8 @@ class Flight:
     step: int
     rows: tuple[int, ...] = ()
     slot: StepSlot | None = None
+    row_errors: Mapping[int, str] = field(default_factory=dict)
+    """Rows whose settings are unusable; a row may have another owner when the step is collected."""
     result: StepResult | None = None
     """Known already: the step sampled nothing, or its sampling waited for the device."""
     error: Exception | None = None
@@ -113,7 +115,7 @@ class GPURunner:
         try:
             with torch.inference_mode():
                 return self._launch(schedule, slot)
-        except (RuntimeError, ValueError, AssertionError, torch.AcceleratorError) as error:
+        except (RuntimeError, ValueError, AssertionError, LookupError, TypeError, MemoryError) as error:
             # Carried to `collect`, which raises it.
             return Flight(schedule.step, error=error)
 
@@ -129,7 +131,7 @@ class GPURunner:
             return handle.result
         assert handle.slot is not None
         token_ids = handle.slot.fetched(len(handle.rows))
-        return to_step_result(handle.step, handle.rows, token_ids, self._sampler, {})
+        return to_step_result(handle.step, handle.rows, token_ids, handle.row_errors, {})
 
     def close(self) -> None:
         """Wait for everything that was launched."""
@@ -151,7 +153,7 @@ class GPURunner:
         if not self._greedy_graphs.replay(len(rows)):
             self._choose_greedily(len(rows))
         slot.fetch(self._token_ids[: len(rows)])
-        return Flight(schedule.step, rows, slot)
+        return Flight(schedule.step, rows, slot, self._sampler.errors(rows))
 
     def _apply(self, schedule: ScheduleOutput, slot: StepSlot) -> None:
         for row in schedule.freed_rows:
@@ -224,7 +226,7 @@ class GPURunner:
             self._tables.tokens, batch.sampled_rows[:count], batch.sampled_lens[:count], drawn.token_ids
         )
         return to_step_result(
-            step, rows, drawn.token_ids.tolist(), self._sampler, to_token_logprobs(drawn, rows)
+            step, rows, drawn.token_ids.tolist(), self._sampler.errors(rows), to_token_logprobs(drawn, rows)
         )
 
 

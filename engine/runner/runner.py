@@ -107,7 +107,8 @@ class TorchRunner:
             torch.tensor(rows, device=device), torch.tensor(lens, device=device), drawn.token_ids
         )
         logprobs = to_token_logprobs(drawn, rows)
-        return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), self._sampler, logprobs)
+        errors = self._sampler.errors(rows)
+        return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), errors, logprobs)
 
 
 def _set_threads(num_threads: int | None) -> None:

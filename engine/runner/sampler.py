@@ -9,7 +9,7 @@ sake: a row whose settings are unusable, or whose logits leave nothing to choose
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -78,10 +78,9 @@ class Sampler:
     def clear_row(self, row: int) -> None:
         self._rows[row] = None
 
-    def row_error(self, row: int) -> str | None:
-        """Why this row can never sample, if so."""
-        settings = self._rows[row]
-        return str(settings) if isinstance(settings, SettingsError) else None
+    def errors(self, rows: Sequence[int]) -> dict[int, str]:
+        """Those of the rows that can never sample, and why."""
+        return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], SettingsError)}
 
     def all_greedy(self, rows: Sequence[int]) -> bool:
         """Whether these rows want the likeliest token of the plain logits, and nothing else."""
@@ -154,18 +153,18 @@ def to_step_result(
     step: int,
     rows: Sequence[int],
     token_ids: Sequence[int],
-    sampler: Sampler,
-    logprobs: dict[int, TokenLogprobs],
+    errors: Mapping[int, str],
+    logprobs: Mapping[int, TokenLogprobs],
 ) -> StepResult:
-    """What the core hears: `token_ids` on the host, −1 where a row had nothing to choose."""
+    """What the core hears: `token_ids` on the host, −1 where a row had nothing to choose; `errors` as they were
+    when the step was launched."""
     tokens: dict[int, int] = {}
     failures: dict[int, str] = {}
     for row, token_id in zip(rows, token_ids, strict=True):
-        error = sampler.row_error(row)
-        if error is None and token_id >= 0:
+        if row not in errors and token_id >= 0:
             tokens[row] = token_id
         else:
-            failures[row] = error or NOTHING_TO_CHOOSE
+            failures[row] = errors.get(row, NOTHING_TO_CHOOSE)
     kept = {row: value for row, value in logprobs.items() if row in tokens}
     return StepResult(step, tokens, failures, kept)
 

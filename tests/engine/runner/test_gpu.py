@@ -14,6 +14,7 @@ from engine.layers.batch import CausalLM
 from engine.messages import SamplingParams
 from engine.models.loader import load_model
 from engine.runner.gpu import GPURunner
+from engine.runner.sampler import NOTHING_TO_CHOOSE
 from tests.engine.runner.driver import Driver, layout_of, make_runner
 from tests.engine.runner.equality import assert_same_tokens
 from tests.models import write_tiny_gemma3, write_tiny_llama
@@ -102,6 +103,35 @@ def test_unusable_settings_fail_their_row_only(model: CausalLM, seed: int) -> No
     driver.run(num_outputs=2)
     assert len(driver.rows[0].outputs) == 2
     assert "logit_bias" in str(driver.rows[1].error)
+
+
+def test_a_row_with_nothing_to_choose_fails_alone_two_steps_deep(model: CausalLM, seed: int) -> None:
+    end = model.config.eos_token_ids[0]
+    driver = Driver(_gpu_runner(model), layout_of(model), seed)
+    nothing = SamplingParams(
+        seed=0, max_tokens=5, allowed_token_ids=(end,), min_tokens=9, presence_penalty=1.0
+    )
+    driver.add(0, [5, 6, 7], _greedy(0))
+    driver.add(1, [5, 6, 7], nothing)
+    for _ in range(2):
+        driver.launch({0: 9, 1: 9})
+    for _ in range(2):
+        assert driver.collect().failures == {1: NOTHING_TO_CHOOSE}
+    assert len(driver.rows[0].outputs) == 2
+
+
+def test_a_row_given_away_while_its_step_runs_keeps_its_own_outcome(model: CausalLM, seed: int) -> None:
+    runner = _gpu_runner(model)
+    driver = Driver(runner, layout_of(model), seed)
+    driver.add(0, [5, 6, 7], _greedy(0))
+    driver.launch({0: 9})
+    driver.free(0)
+    driver.add(0, [5, 6, 7], SamplingParams(seed=0, max_tokens=5, logit_bias={10**6: 1.0}))
+    driver.launch({0: 9})
+    first, second = driver.collect(), driver.collect()
+    assert list(first.tokens) == [0]
+    assert not first.failures
+    assert "logit_bias" in second.failures[0]
 
 
 def test_a_failing_step_fails_as_a_batch_and_the_next_one_runs(

@@ -159,6 +159,22 @@ def test_one_rows_numbers_fail_that_row_only(toy: ToyLM, runner: TorchRunner, se
     assert (bad.outputs, forbidden.outputs, len(good.outputs)) == ([], [], 1)
 
 
+def test_a_failed_row_in_the_next_step_already_in_flight_harms_nobody(
+    toy: ToyLM, runner: TorchRunner, seed: int
+) -> None:
+    nothing = SamplingParams(seed=1, max_tokens=5, allowed_token_ids=(1,), min_tokens=9, presence_penalty=1.0)
+    driver, alone = (Driver(runner, layout_of(toy), seed + i) for i in range(2))
+    bad, good = driver.add(0, [1, 2, 3], nothing), driver.add(1, [4, 5, 6], _sampling(1))
+    for _ in range(3):
+        driver.launch({0: 9, 1: 9})
+    for _ in range(3):
+        assert driver.collect().failures == {0: NOTHING_TO_CHOOSE}
+    expected = alone.add(2, [4, 5, 6], _sampling(1))
+    alone.run(num_outputs=3)
+    assert_same_tokens(expected, good, 1e-3)
+    assert bad.outputs == []
+
+
 @pytest.mark.parametrize(
     "error", [RuntimeError("boom"), MemoryError(), torch.OutOfMemoryError("full"), IndexError()]
 )

@@ -141,11 +141,11 @@ def test_unusable_settings_fail_their_row_only(seed: int, settings: dict[str, ob
     rows = {0: _params(**settings), 1: _params(temperature=0)}
     sampler = _sampler(rows)
     drawn = sampler.sample(logits.clone(), [0, 1], [6, 6], torch.zeros(32, 16, dtype=torch.int32))
-    assert message in (sampler.row_error(0) or "")
-    assert sampler.row_error(1) is None
+    assert message in sampler.errors([0, 1])[0]
+    assert sampler.errors([1]) == {}
     assert drawn.token_ids[1] == logits[1].argmax()
     sampler.set_row(0, _params(), 4)
-    assert sampler.row_error(0) is None
+    assert sampler.errors([0, 1]) == {}
 
 
 @pytest.mark.parametrize(
