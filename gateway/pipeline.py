@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.clock import Clock
-from gateway.errors import ClientError, GatewayError, ModelNotFound, Overloaded, ServiceUnavailable
+from gateway.errors import (
+    ClientError,
+    GatewayError,
+    ModelNotFound,
+    Overloaded,
+    ServiceUnavailable,
+    UpstreamTimeout,
+)
 from gateway.exchange import (
     Attempt,
     AttemptFailed,
@@ -22,13 +29,14 @@ from gateway.exchange import (
     Exchange,
     Pseudonyms,
     Sink,
+    Sizes,
     UpstreamCalls,
-    unbilled_record,
+    sizes_of,
 )
 from gateway.ids import Entropy, ReplicaId, RequestId
 from gateway.ledger import Ledger
 from gateway.ledger.types import Hold, Reservation
-from gateway.limits import Limiter, LimitRequest, TokenEstimator, size_caps
+from gateway.limits import Limiter, LimitRequest, TokenEstimator
 from gateway.obs.metrics import Metrics
 from gateway.routing import Catalogue, LiveReplica, Replicas, Target
 from gateway.tenancy.principal import Principal
@@ -70,16 +78,6 @@ class Parts:
     metrics: Metrics
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """Upper bounds that the engine enforces, and an estimate."""
-
-    prompt_max: int
-    output_max: int  # per choice
-    prompt_estimate: int
-    estimate: int
-
-
 class Pipeline:
     def __init__(self, parts: Parts) -> None:
         self._p = parts
@@ -116,7 +114,7 @@ class Pipeline:
         arrived: float,
     ) -> Exchange:
         p, principal = self._p, caller.principal
-        sizes = self._sizes(principal, request, target)
+        sizes = sizes_of(principal, request, target, p.estimator)
         ticket = await p.limiter.consume(principal, request.model, LimitRequest(sizes.estimate))
         try:
             hold = await self._reserve(caller, request, request_id, target, sizes)
@@ -141,22 +139,8 @@ class Pipeline:
             arrived=arrived,
         )
 
-    def _sizes(self, principal: Principal, request: GenerationRequest, target: Target) -> _Sizes:
-        model, size = request.model, request.body_bytes
-        caps = size_caps(principal, model)
-        asked = request.max_output_tokens
-        prompt_max = _capped(request.prompt_tokens_max, caps.max_prompt_tokens)
-        output_max = _capped(target.default_max_output if asked is None else asked, caps.max_output_tokens)
-        estimate = self._p.estimator.estimate
-        return _Sizes(
-            prompt_max,
-            output_max,
-            min(prompt_max, estimate(model, size, request.messages, 0)),
-            estimate(model, size, request.messages, output_max * request.choices),
-        )
-
     async def _reserve(
-        self, caller: Caller, request: GenerationRequest, request_id: RequestId, target: Target, sizes: _Sizes
+        self, caller: Caller, request: GenerationRequest, request_id: RequestId, target: Target, sizes: Sizes
     ) -> Hold:
         reservation = Reservation(
             request_id=request_id,
@@ -185,10 +169,12 @@ class Pipeline:
         p.replicas.budget(target.pool_id).note_request(p.clock.monotonic())
         replica = next(iter(p.replicas.order(target)), None)
         tried: set[ReplicaId] = set()
+        failed: AttemptFailed | None = None
         for number in range(ATTEMPTS_MAX):
             if replica is None:
                 raise Overloaded()
-            attempt = self._open(exchange, number, replica)
+            is_fresh = failed is not None and failed.verdict == "stale"
+            attempt = self._open(exchange, number, replica, is_fresh)
             tried.add(replica.id)
             failed = await self._try(exchange, attempt, deadlines, sink)
             if failed is None:
@@ -197,12 +183,10 @@ class Pipeline:
             replica = None if is_last else self._next(target, attempt, failed, tried)
             if replica is None:
                 raise failed.error
-            exchange.records.append(unbilled_record(attempt, "retry"))
-            exchange.attempt = None
-            p.closer.abandon(exchange, attempt)
+            await self._set_aside(exchange, attempt, replica)
             p.metrics.upstream_retries.labels(pool=target.pool_id).inc()
 
-    def _open(self, exchange: Exchange, number: int, replica: LiveReplica) -> Attempt:
+    def _open(self, exchange: Exchange, number: int, replica: LiveReplica, is_fresh: bool) -> Attempt:
         target = exchange.target
         rename = Rename.between(target.upstream_model, target.served_model)
         attempt = exchange.attempt = Attempt(
@@ -214,6 +198,7 @@ class Pipeline:
             scanner=StreamScanner(not exchange.request.include_usage, rename),
             rename=rename,
             epoch=replica.epoch,
+            is_fresh=is_fresh,
         )
         self._p.replicas.began(replica)
         return attempt
@@ -240,6 +225,16 @@ class Pipeline:
             p.replicas.refused(attempt.replica, is_draining=outcome == "draining")
         return failed
 
+    async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
+        """Nobody waits for this attempt any more. An abort names the request, so the same replica must have
+        let go of it before it is asked again; another one need not wait for that."""
+        exchange.set_aside.append(attempt)
+        exchange.attempt = None
+        if following is attempt.replica:
+            await self._p.closer.stop(exchange, attempt)
+        else:
+            self._p.closer.abandon(exchange, attempt)
+
     def _next(
         self, target: Target, attempt: Attempt, failed: AttemptFailed, tried: set[ReplicaId]
     ) -> LiveReplica | None:
@@ -247,10 +242,12 @@ class Pipeline:
         replicas = self._p.replicas
         if failed.verdict == "client":
             return None
+        if failed.verdict == "stale":
+            return attempt.replica
         below = attempt.replica.load if failed.verdict == "busy" else None
         candidates = replicas.order(target, tried, below)
-        if not candidates and failed.verdict == "failed" and failed.is_over:
-            candidates = replicas.order(target)  # the same one again: it has let go of the request
+        if not candidates and failed.verdict == "failed" and not isinstance(failed.error, UpstreamTimeout):
+            candidates = replicas.order(target)  # the same one again, unless it hangs
         if not candidates or not replicas.budget(target.pool_id).take(self._p.clock.monotonic()):
             return None
         return candidates[0]
@@ -259,7 +256,7 @@ class Pipeline:
         attempt, code = exchange.attempt, error.code or error.type
         if attempt is not None and attempt.has_data:
             return Ending("partial", self._p.clock.monotonic(), code)
-        is_refusal = isinstance(error, ClientError | Overloaded) and not exchange.records
+        is_refusal = isinstance(error, ClientError | Overloaded) and not exchange.set_aside
         return Ending("error", self._p.clock.monotonic(), code, "our_error", release=is_refusal)
 
     def _broken(self, exchange: Exchange, code: str) -> Ending:
@@ -272,7 +269,7 @@ class Pipeline:
         labels = self._p.metrics.for_request(exchange.principal.tenant_id, exchange.request.model)
         self._p.metrics.client_disconnects.labels(**labels).inc()
         if attempt is None:
-            return Ending("cancelled", now, release=not exchange.records)
+            return Ending("cancelled", now, release=not exchange.set_aside)
         attempt.replica.breaker.neutral()
         return Ending("ok" if attempt.is_complete else "cancelled", now)
 
@@ -289,7 +286,3 @@ class Pipeline:
         if ending.status == "ok" and attempt is not None and attempt.figure is not None:
             usage, request = attempt.figure.usage, exchange.request
             p.estimator.learn(request.model, request.body_bytes, usage.prompt_tokens, usage.completion_tokens)
-
-
-def _capped(value: int, cap: int | None) -> int:
-    return value if cap is None else min(value, cap)

@@ -20,8 +20,9 @@ import openai
 import uvicorn
 
 from gateway.app import GatewayApp, create_app
-from gateway.ids import new_id
+from gateway.ids import TenantId, new_id
 from gateway.obs.logging import configure_logging
+from gateway.routing import Target
 from gateway.settings import (
     CacheSettings,
     DatabaseSettings,
@@ -178,6 +179,11 @@ class Gateway:
     async def refresh(self) -> None:
         """What a second of waiting for the revision feed would do."""
         assert await self.app.feed.poll()
+
+    def target(self, tenant: Tenant, served: str = SERVED) -> Target:
+        found = self.app.catalogue.resolve(TenantId(tenant.id), served)
+        assert found is not None
+        return found
 
     # -- clients ------------------------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ Used by the pipeline. Knows the ledger's and the dialects' types; not HTTP, not 
 
 from gateway.exchange.call import AttemptFailed, UpstreamCalls
 from gateway.exchange.closer import Closer
-from gateway.exchange.ending import Ending, settlement_of, unbilled_record
+from gateway.exchange.ending import Ending, settlement_of
 from gateway.exchange.identity import Pseudonyms
 from gateway.exchange.sink import ClientGone, Sink
+from gateway.exchange.sizes import Sizes, sizes_of
 from gateway.exchange.state import Attempt, Exchange
 
 __all__ = [
@@ -19,7 +20,8 @@ __all__ = [
     "Exchange",
     "Pseudonyms",
     "Sink",
+    "Sizes",
     "UpstreamCalls",
     "settlement_of",
-    "unbilled_record",
+    "sizes_of",
 ]

@@ -14,7 +14,7 @@ from gateway.exchange.identity import Pseudonyms
 from gateway.exchange.sink import ClientGone, Sink
 from gateway.exchange.state import Attempt, Exchange
 from gateway.routing import Replicas
-from gateway.upstream import ConnectFailed, Deadlines, Order, UpstreamClient, UpstreamError
+from gateway.upstream import ConnectFailed, Deadlines, Order, StaleConnection, UpstreamClient, UpstreamError
 from gateway.upstream.errors import Verdict, judge
 from gateway.wire import read_answer, read_error
 from gateway.wire.load import read_load
@@ -49,6 +49,8 @@ class UpstreamCalls:
         try:
             async with deadlines.watch():
                 await self._call(exchange, attempt, deadlines, sink)
+        except StaleConnection as error:
+            raise AttemptFailed("stale", EngineFailed(), is_over=True) from error
         except UpstreamError as error:
             over = isinstance(error, ConnectFailed)
             raise AttemptFailed("failed", EngineFailed(), is_over=over) from error
@@ -62,7 +64,8 @@ class UpstreamCalls:
     async def _call(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
         order = self._order(exchange, attempt)
         call = attempt.dialect.prepare(attempt.url, attempt.key, exchange.request, order)
-        reply = attempt.reply = await self._client.post(call.url, call.headers, call.body)
+        reply = await self._client.post(call.url, call.headers, call.body, fresh=attempt.is_fresh)
+        attempt.reply = reply
         load = read_load(reply.headers)
         if load is not None:
             attempt.epoch = load.epoch

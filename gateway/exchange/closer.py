@@ -45,7 +45,7 @@ class Closer:
     def abandon(self, exchange: Exchange, attempt: Attempt) -> None:
         """The attempt is being retried elsewhere: only stop it."""
         if not attempt.is_over:
-            self._spawn(self._stop(exchange, attempt))
+            self._spawn(self.stop(exchange, attempt))
 
     def finish(self, attempt: Attempt) -> None:
         """A complete answer: read the end of its body, so that the connection can be used again."""
@@ -68,6 +68,20 @@ class Closer:
         self._ledger.settle(settlement)
         exchange.ticket.correct(used)
 
+    async def stop(self, exchange: Exchange, attempt: Attempt) -> None:
+        """When this returns the engine has let go of the attempt, or cannot be reached. Takes two seconds at most."""
+        reply = attempt.reply
+        try:
+            if attempt.is_over:
+                return
+            aborted = await attempt.dialect.abort(self._client, attempt.url, attempt.key, exchange.request_id)
+            if aborted and reply is not None:
+                await self._read_figure(attempt, reply)
+        finally:
+            if reply is not None:
+                reply.close()
+            self.let_go(attempt)
+
     async def drain(self) -> None:
         """Everything handed over so far is settled when this returns."""
         while self._tasks:
@@ -82,24 +96,11 @@ class Closer:
         attempt = exchange.attempt
         assert attempt is not None, "there is something to close"
         try:
-            await self._stop(exchange, attempt)
+            await self.stop(exchange, attempt)
             if attempt.figure is None and attempt.dialect.has_journal:
                 attempt.figure = await self._journalled(exchange, attempt)
         finally:
             self.settle(exchange, ending)
-
-    async def _stop(self, exchange: Exchange, attempt: Attempt) -> None:
-        reply = attempt.reply
-        try:
-            if attempt.is_over:
-                return
-            aborted = await attempt.dialect.abort(self._client, attempt.url, attempt.key, exchange.request_id)
-            if aborted and reply is not None:
-                await self._read_figure(attempt, reply)
-        finally:
-            if reply is not None:
-                reply.close()
-            self.let_go(attempt)
 
     async def _read_figure(self, attempt: Attempt, reply: UpstreamReply) -> None:
         """Reads on what the caller no longer does; the aborted answer ends with its usage."""

@@ -35,7 +35,8 @@ class Ending:
 
 
 def settlement_of(exchange: Exchange, ending: Ending, occurred_at: datetime) -> Settlement:
-    attempt, records = exchange.attempt, list(exchange.records)
+    attempt = exchange.attempt
+    records = [unbilled_record(earlier, "retry") for earlier in exchange.set_aside]
     usage, is_known = None, True
     unbilled = ending.unbilled
     if attempt is not None and ending.status == "cancelled" and _nothing_came(attempt):

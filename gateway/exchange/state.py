@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.ids import RequestId
-from gateway.ledger.types import AttemptRecord, Hold
+from gateway.ledger.types import Hold
 from gateway.limits import Ticket
 from gateway.routing import LiveReplica, Target
 from gateway.tenancy.principal import Principal
@@ -28,6 +28,8 @@ class Attempt:
     scanner: StreamScanner
     rename: Rename | None
     epoch: str | None
+    is_fresh: bool = False
+    """On a connection of its own: the kept one of the attempt before was dead."""
     reply: UpstreamReply | None = None
     figure: Figure | None = None
     """What the engine itself said it produced."""
@@ -64,7 +66,7 @@ class Exchange:
     max_output_tokens: int  # per choice
     seed: int | None  # None: the client set one
     arrived: float
-    records: list[AttemptRecord] = field(default_factory=list)
-    """Attempts that ended before the current one; nobody pays for them."""
+    set_aside: list[Attempt] = field(default_factory=list)
+    """Attempts that were tried again elsewhere; nobody pays for them."""
     attempt: Attempt | None = None
     first_data_at: float | None = None

@@ -46,8 +46,8 @@ class Breaker:
         return self._probe_until is None or now >= self._probe_until
 
     def began(self, now: float) -> None:
-        """A request goes to the replica; when half-open, it is the probe and holds the others back."""
-        assert self.allows(now), "ask allows() first"
+        """A request goes to the replica (`allows` was asked a moment ago). If the breaker is not closed it is the
+        probe, and holds the others back."""
         if self._open_until is not None:
             self._probe_until = now + self._rules.probe_timeout_s
 

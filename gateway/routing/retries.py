@@ -22,6 +22,11 @@ class RetryBudget:
         self._requests = 0
         self._retries = 0
 
+    @property
+    def taken(self) -> int:
+        """Retries of the current window."""
+        return self._retries
+
     def note_request(self, now: float) -> None:
         self._bucket(now)[1] += 1
         self._requests += 1

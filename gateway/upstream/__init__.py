@@ -6,6 +6,7 @@ Knows URLs, bytes and timeouts; not tenants, prices or which replica is best.
 from gateway.upstream.client import (
     ConnectFailed,
     ConnectionLost,
+    StaleConnection,
     UpstreamClient,
     UpstreamError,
     UpstreamReply,
@@ -24,6 +25,7 @@ __all__ = [
     "GenericDialect",
     "NativeDialect",
     "Order",
+    "StaleConnection",
     "Timeouts",
     "UpstreamClient",
     "UpstreamError",

@@ -1,8 +1,8 @@
 """The HTTP client of the data path: aiohttp with one keep-alive pool per replica.
 
-Gives raw status, headers and body bytes. A reused connection that turns out to be dead before anything was
-received is replaced once, by a fresh one; every other failure is the caller's to judge. It knows no timeouts
-but the connect timeout: deadlines of a stream are upstream/deadlines.py's.
+Gives raw status, headers and body bytes. A kept connection that proves dead before anything was received is
+told from other failures, so that the caller can ask once more on a fresh one. It knows no timeouts but the
+connect timeout: deadlines of a stream are upstream/deadlines.py's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ import aiohttp
 
 from gateway.settings import UpstreamSettings
 
-__all__ = ["ConnectFailed", "ConnectionLost", "UpstreamClient", "UpstreamError", "UpstreamReply"]
+__all__ = [
+    "ConnectFailed",
+    "ConnectionLost",
+    "StaleConnection",
+    "UpstreamClient",
+    "UpstreamError",
+    "UpstreamReply",
+]
 
 # Shorter than the idle timeout of the servers behind (uvicorn closes after 5 s), so that reuse rarely races.
 IDLE_CONNECTION_S = 4.0
@@ -43,6 +50,10 @@ class _Trace:
     """What aiohttp reports about the connection of one request."""
 
     reused: bool = False
+
+
+class StaleConnection(ConnectionLost):
+    """A kept connection ended before one byte was received: most likely the server had closed it for idleness."""
 
 
 class UpstreamReply:
@@ -120,28 +131,20 @@ class UpstreamClient:
                 await session.close()
         self._pooled = self._fresh = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> UpstreamReply:
-        """Returns when the answer's headers are there."""
-        assert self._pooled is not None, "the client is not started"
-        assert self._fresh is not None, "the client is not started"
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, fresh: bool = False
+    ) -> UpstreamReply:
+        """Returns when the answer's headers are there. `fresh`: not on a kept connection."""
+        session = self._fresh if fresh else self._pooled
+        assert session is not None, "the client is not started"
         trace = _Trace()
         try:
-            return UpstreamReply(
-                await self._pooled.post(url, headers=headers, data=body, trace_request_ctx=trace)
-            )
-        except aiohttp.ClientConnectorError as error:
-            raise ConnectFailed(str(error)) from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise ConnectFailed("connect timeout") from error
-        except (aiohttp.ClientError, OSError) as error:
-            if not trace.reused or not _is_disconnect(error):
-                raise ConnectionLost(str(error)) from error
-        try:
-            return UpstreamReply(await self._fresh.post(url, headers=headers, data=body))
+            return UpstreamReply(await session.post(url, headers=headers, data=body, trace_request_ctx=trace))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectFailed(str(error)) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLost(str(error)) from error
+            kind = StaleConnection if trace.reused and _is_disconnect(error) else ConnectionLost
+            raise kind(str(error)) from error
 
     async def fetch(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float

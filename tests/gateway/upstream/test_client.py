@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.settings import UpstreamSettings
-from gateway.upstream.client import ConnectFailed, ConnectionLost, UpstreamClient
+from gateway.upstream.client import ConnectFailed, ConnectionLost, StaleConnection, UpstreamClient
 from gateway.upstream.native import NativeDialect
 from gateway.upstream.status import poll_status
 from gateway.wire.usage import Usage
@@ -54,15 +54,15 @@ async def test_a_drained_stream_leaves_a_connection_for_the_next(
     assert engine.connections_made == 1
 
 
-async def test_a_dead_kept_connection_is_replaced_once(client: UpstreamClient) -> None:
+async def test_a_dead_kept_connection_is_told_from_a_dead_server(client: UpstreamClient) -> None:
     """A server that answers the first request and cuts the connection when it is used again."""
-    requests = []
+    turns = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for turn in (1, 2):
-            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(2)
-            requests.append((turn, head))
+            turns.append(turn)
             if turn == 2:
                 writer.transport.abort()
                 return
@@ -71,18 +71,22 @@ async def test_a_dead_kept_connection_is_replaced_once(client: UpstreamClient) -
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     async with server:
-        for _ in range(2):
-            reply = await client.post(url, {}, b"{}")
-            assert await reply.read_whole() == b"{}"
-    assert [turn for turn, _ in requests] == [1, 2, 1]
+        first = await client.post(url, {}, b"{}")
+        assert await first.read_whole() == b"{}"
+        with pytest.raises(StaleConnection):
+            await client.post(url, {}, b"{}")
+        again = await client.post(url, {}, b"{}", fresh=True)
+        assert await again.read_whole() == b"{}"
+    assert turns == [1, 2, 1]
 
 
-async def test_a_fresh_connection_that_dies_is_not_tried_again(
+async def test_a_fresh_connection_that_dies_is_no_stale_one(
     engine: FakeEngine, client: UpstreamClient
 ) -> None:
     engine.script(Script(cut_before_answer=True))
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLost) as caught:
         await client.post(f"{engine.url}/v1/chat/completions", headers(engine), BODY)
+    assert not isinstance(caught.value, StaleConnection)
     assert len(engine.requests) == 1
 
 
