@@ -37,7 +37,7 @@ class Caller:
 
 
 class Keys:
-    """The keys of this server. Without any, the OpenAI routes are open; /internal never is."""
+    """The keys of this server. Without API keys the OpenAI routes are open; /internal never is."""
 
     def __init__(self, api_keys: Sequence[str], internal_key: str | None) -> None:
         self._api_keys = [key.encode() for key in api_keys if key]
@@ -51,7 +51,7 @@ class Keys:
             return True
         if internal_only:
             raise unauthorized("This route needs the internal key.", _code(given))
-        if not self._api_keys and self._internal_key is None:
+        if not self._api_keys:
             return False
         if given is None:
             raise unauthorized("Missing bearer authentication in the 'authorization' header.", None)

@@ -70,11 +70,22 @@ def create_segment(directory: Path, worker: int) -> tuple[int, Segment]:
 
 def read_frames(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
     """(payload, offset behind it) of every whole frame from `offset` on; ends at a torn or unfinished one."""
-    data = path.read_bytes() if offset <= len(MAGIC) else _tail(path, offset)
-    base = 0 if offset <= len(MAGIC) else offset
-    position = max(offset, len(MAGIC)) - base
-    if base == 0 and data[: len(MAGIC)] != MAGIC:
-        return
+    return frames_of(read_from(path, offset), offset)
+
+
+def read_from(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
+def frames_of(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
+    """The frames in `data`, which was read from `offset` on."""
+    position = 0
+    if offset == 0:
+        if data[: len(MAGIC)] != MAGIC:
+            return
+        position = len(MAGIC)
     while position + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, position)
         start = position + _FRAME.size
@@ -82,7 +93,7 @@ def read_frames(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
         if not 0 < length <= _MAX_PAYLOAD or len(payload) < length or zlib.crc32(payload) != checksum:
             return
         position = start + length
-        yield payload, base + position
+        yield payload, offset + position
 
 
 @contextmanager
@@ -107,12 +118,6 @@ def finish_orphan(descriptor: int, payloads: Sequence[bytes], end_of_valid: int)
     head = MAGIC if end_of_valid < len(MAGIC) else b""
     os.write(descriptor, head + b"".join(frame(payload) for payload in [*payloads, CLOSED]))
     os.fsync(descriptor)
-
-
-def _tail(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read()
 
 
 def _sync_directory(directory: Path) -> None:

@@ -58,12 +58,13 @@ def test_without_keys_only_internal_is_closed() -> None:
         keys.check(exchange(authorization="Bearer "), internal_only=True)
 
 
-def test_an_internal_key_alone_closes_everything() -> None:
+def test_an_internal_key_alone_leaves_the_openai_routes_open() -> None:
     keys = Keys((), "inner")
     assert keys.check(exchange(authorization="bearer inner"), internal_only=True) is True
     for header in ({}, {"authorization": "Bearer other"}, {"authorization": "Basic inner"}):
+        assert keys.check(exchange(**header), internal_only=False) is False
         with pytest.raises(ApiError):
-            keys.check(exchange(**header), internal_only=False)
+            keys.check(exchange(**header), internal_only=True)
 
 
 def test_several_api_keys() -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -52,12 +53,12 @@ def names(directory: Path) -> list[str]:
 
 
 def test_kill_9_loses_and_tears_nothing(tmp_path: Path) -> None:
-    """Twelve writers, two at a time in one directory, each killed at a random moment."""
+    """Eight writers, two at a time in one directory, each killed at a random moment."""
     seed = random.SystemRandom().randrange(2**32)
     print("seed", seed)
     rng = random.Random(seed)
     said: list[str] = []
-    for _ in range(6):
+    for _ in range(4):
         writers = [
             subprocess.Popen(
                 [sys.executable, "-c", WRITER, str(tmp_path), str(worker)],
@@ -70,15 +71,14 @@ def test_kill_9_loses_and_tears_nothing(tmp_path: Path) -> None:
         for writer in writers:
             assert writer.stdout is not None
             said.append(writer.stdout.readline().strip())
-        time.sleep(rng.uniform(0, 0.15))
+        time.sleep(rng.uniform(0, 0.1))
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
         for writer in writers:
             rest, _ = writer.communicate()
             said += [line for line in rest.split("\n")[:-1] if line]
-        written = names(tmp_path)
-        for line in set(said):
-            assert written.count(line) >= said.count(line), line
+        missing = Counter(said) - Counter(names(tmp_path))
+        assert not missing
         assert close_orphans(tmp_path, 2) == 2
     found = names(tmp_path)
     assert len([n for n in found if n.startswith("start")]) == len([n for n in found if n.startswith("end")])

@@ -90,6 +90,19 @@ async def test_one_request(tmp_path: Path) -> None:
     writer.close()
 
 
+async def test_one_request_among_closed_segments(tmp_path: Path) -> None:
+    for number in range(6):
+        writer = Journal(tmp_path, 0, lambda: 1)
+        write(writer, str(number), 'a"b' if number in (1, 4) else "other")
+        writer.close()
+    living = Journal(tmp_path, 0, lambda: 1)
+    page = read_page(tmp_path, "", 9, 'a"b')
+    assert ([r.engine_request_id for r in page.records], page.complete) == (["1", "4"], True)
+    write(living, "7", 'a"b')
+    assert [r.engine_request_id for r in read_page(tmp_path, page.cursor, 9, 'a"b').records] == ["7"]
+    living.close()
+
+
 async def test_a_damaged_record_hides_only_what_follows_in_its_segment(tmp_path: Path) -> None:
     first = Journal(tmp_path, 0, lambda: 1)
     write(first, "a")
