@@ -1,8 +1,7 @@
 """The main of the core process: builds the runner, connects the sockets, runs the loop.
 
 Started as `python -m engine core --control-fd N`; the only process of an engine that imports torch. Whatever goes
-wrong with the runner ends it: the supervisor reports the loss and starts the next one. Knows no HTTP and no text but
-the end tokens.
+wrong with the runner ends it: the supervisor reports the loss and starts the next one. Knows no HTTP and no text.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from engine.messages import CoreReady
 from engine.models.model_config import ModelConfigError
 from engine.runner.load import BuiltRunner, build_runner
 from engine.server.control import CoreSpec, LineReader, Ready, ToCore
-from engine.text.assets import eos_token_ids
 
 _LOG = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
@@ -60,13 +58,12 @@ def main(control: socket.socket) -> int:
 def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
     """The core's limits, from the flags and from what the model and the memory allow."""
     scheduler, resolved = config.scheduler, built.config
-    eos = {*built.model.eos_token_ids, *eos_token_ids(Path(config.model.model))}
     return CoreConfig(
         layout=built.layout,
         max_model_len=resolved.max_model_len,
         max_num_seqs=resolved.max_num_seqs,
         max_num_batched_tokens=resolved.max_num_batched_tokens,
-        eos_token_ids=tuple(sorted(eos)),
+        eos_token_ids=built.model.eos_token_ids,
         num_workers=config.server.api_server_workers,
         max_num_queued_reqs=scheduler.max_num_queued_reqs,
         max_num_queued_tokens=scheduler.max_num_queued_tokens,

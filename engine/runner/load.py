@@ -6,6 +6,7 @@ answer. Knows no sockets and no requests.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from engine.models.model_config import ModelConfig
 from engine.runner import kv
 from engine.runner.gpu import GPURunner
 from engine.runner.runner import TorchRunner
+from engine.text.assets import eos_token_ids
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ class BuiltRunner:
 def build_runner(config: EngineConfig) -> BuiltRunner:
     """Raises `ConfigError` or `ModelConfigError` when settings, checkpoint and machine do not fit together."""
     path = _checkpoint(config.model)
-    model_config = read_config(path)
+    model_config = _with_all_end_tokens(read_config(path), path)
     resolved = resolve(config, model_config, _device_kind(config.device.device))
     device = torch.device(resolved.device)
     if config.device.num_threads is not None:
@@ -109,6 +111,13 @@ def _memory_for_pages(model: CausalLM, config: ResolvedConfig, device: torch.dev
     del rehearsal
     torch.cuda.empty_cache()
     return budget
+
+
+def _with_all_end_tokens(model: ModelConfig, path: Path) -> ModelConfig:
+    """The tokenizer may know end tokens (of a turn) that the configuration leaves out: what ends an answer
+    must also be what min_tokens forbids."""
+    every = {*model.eos_token_ids, *eos_token_ids(path)}
+    return dataclasses.replace(model, eos_token_ids=tuple(sorted(every)))
 
 
 def _checkpoint(settings: ModelSettings) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from engine.config import ConfigError, EngineConfig
 from engine.core.contract import KVLayout
 from engine.messages import SamplingParams
+from engine.models.config_reader import read_config
 from engine.runner.load import BuiltRunner, build_runner
+from engine.text.assets import eos_token_ids
 from tests.engine.runner.driver import Driver
 from tests.models import write_tiny_gemma3, write_tiny_llama
 
@@ -86,3 +89,23 @@ def test_mismatches_are_named(
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere does not exist"):
         _build(tmp_path / "nowhere")
+
+
+def test_end_tokens_are_those_of_configuration_and_tokenizer(tmp_path: Path) -> None:
+    path = write_tiny_gemma3(tmp_path)
+    end_of_turn = 5
+    # A converter that records one end token only; the tokenizer still knows the end of a turn.
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": 1}))
+    added = {str(end_of_turn): {"content": "<end_of_turn>", "special": True}}
+    (path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": added}))
+    assert read_config(path).eos_token_ids == (1,)
+    built = _build(path)
+    assert set(built.model.eos_token_ids) == {1, end_of_turn} == set(eos_token_ids(path))
+    driver = Driver(built.runner, built.layout)
+    waiting = SamplingParams(
+        seed=1, max_tokens=9, min_tokens=1, temperature=0.0, logit_bias={end_of_turn: 1e4, 7: 1e3}
+    )
+    row = driver.add(0, [5, 6, 8], waiting)
+    driver.run(num_outputs=2)
+    built.runner.close()
+    assert row.outputs == [7, end_of_turn]
