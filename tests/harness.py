@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,27 +82,47 @@ class Gateway:
     # -- life ---------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Gateway:
+        await self._start()
+        async with asyncio.timeout(20):
+            while not self.app.feed.fresh or self.app.why_not_ready() is not None:
+                await self.app.feed.poll()
+        if not self.admin_key:
+            app = self.app
+            key = await bootstrap(app.database, app.peppers, app.clock, app.ids, os.urandom)
+            assert key.value is not None
+            self.admin_key = key.value
+        return self
+
+    @asynccontextmanager
+    async def without_database(self) -> AsyncIterator[Gateway]:
+        """Started while nothing can be ready."""
+        await self._start()
+        try:
+            yield self
+        finally:
+            await self.__aexit__(None, None, None)
+
+    async def _start(self) -> None:
         configure_logging("warning")
         self.app = create_app(self.settings)
         config = uvicorn.Config(
-            self.app, host="127.0.0.1", port=0, lifespan="on", log_config=None, loop="none", ws="none"
+            self.app,
+            host="127.0.0.1",
+            port=0,
+            lifespan="on",
+            log_config=None,
+            loop="none",
+            ws="none",
+            proxy_headers=False,  # the address comes from the peer and trusted_proxy_cidrs alone
         )
         self._server = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._server.serve())
         async with asyncio.timeout(20):
             while not self._server.started and not self._serving.done():  # noqa: ASYNC110  # uvicorn has no event
                 await asyncio.sleep(0.005)
-            assert self._server.started, "the gateway did not start"
-            while not self.app.feed.fresh or self.app.why_not_ready() is not None:
-                await self.app.feed.poll()
+        assert self._server.started, "the gateway did not start"
         self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
-        if not self.admin_key:
-            app = self.app
-            key = await bootstrap(app.database, app.peppers, app.clock, app.ids, os.urandom)
-            assert key.value is not None
-            self.admin_key = key.value
         self._http = aiohttp.ClientSession(self.url)
-        return self
 
     async def __aexit__(self, kind: type | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         for client in self._clients:
@@ -191,8 +213,12 @@ class Gateway:
         key = tenant if isinstance(tenant, str) else tenant.key
         options = {"max_retries": 0, "timeout": 20.0, **options}
         client = openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", **options)
-        self._clients.append(client)
+        self.adopt(client)
         return client
+
+    def adopt(self, client: openai.AsyncOpenAI) -> None:
+        """Closes the client with the gateway."""
+        self._clients.append(client)
 
     # -- the ledger ---------------------------------------------------------------------------------------
 

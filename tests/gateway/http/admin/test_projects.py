@@ -1,0 +1,107 @@
+"""Projects, accounts, keys and permissions with the stock client's admin resources, strictly validated."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from tests.harness import Gateway
+
+
+def admin(gateway: Gateway) -> openai.AsyncOpenAI:
+    client = openai.AsyncOpenAI(
+        api_key="none",
+        admin_api_key=gateway.admin_key,
+        base_url=f"{gateway.url}/v1",
+        max_retries=0,
+        _strict_response_validation=True,
+    )
+    gateway.adopt(client)
+    return client
+
+
+async def test_projects(gateway: Gateway) -> None:
+    projects = admin(gateway).admin.organization.projects
+    made = [await projects.create(name=f"project {number}") for number in range(7)]
+    assert (await projects.retrieve(made[0].id)).name == "project 0"
+    listed = [project.id async for project in projects.list(limit=3)]
+    assert listed == [project.id for project in reversed(made)], "three pages, newest first"
+    archived = await projects.archive(made[0].id)
+    assert archived.status == "archived"
+    assert archived.archived_at is not None
+    assert made[0].id not in [project.id async for project in projects.list()]
+    assert made[0].id in [project.id async for project in projects.list(include_archived=True)]
+    with pytest.raises(openai.NotFoundError):
+        await projects.retrieve("proj_none")
+
+
+async def test_a_service_account_brings_its_key(gateway: Gateway) -> None:
+    projects = admin(gateway).admin.organization.projects
+    project = await projects.create(name="p")
+    account = await projects.service_accounts.create(project.id, name="robot", expires_in_seconds=60)
+    assert account.api_key is not None
+    assert account.api_key.expires_at is not None
+    await gateway.refresh()
+    models = gateway.client(account.api_key.value).models
+    assert [model.id async for model in models.list()] == []
+    assert [found.id async for found in projects.service_accounts.list(project.id)] == [account.id]
+    [key] = [found async for found in projects.api_keys.list(project.id)]
+    assert key.owner.service_account is not None
+    assert key.owner.service_account.id == account.id
+    assert account.api_key.value not in key.to_json()
+    gone = await projects.api_keys.delete(key.id, project_id=project.id)
+    assert gone.deleted
+    await gateway.refresh()
+    with pytest.raises(openai.AuthenticationError):
+        _ = [model async for model in models.list()]
+    with pytest.raises(openai.NotFoundError):
+        await projects.api_keys.retrieve(key.id, project_id=project.id)
+
+
+async def test_keys_are_their_projects(gateway: Gateway) -> None:
+    mine, other = await gateway.tenant("mine"), await gateway.tenant("other")
+    api_keys = admin(gateway).admin.organization.projects.api_keys
+    for call in (api_keys.retrieve, api_keys.delete):
+        with pytest.raises(openai.NotFoundError):
+            await call(mine.key_id, project_id=other.id)
+    assert (await api_keys.retrieve(mine.key_id, project_id=mine.id)).id == mine.key_id
+
+
+async def test_rotation_shows_the_value_once(gateway: Gateway) -> None:
+    tenant = await gateway.tenant()
+    path = f"/projects/{tenant.id}/api_keys/{tenant.key_id}/rotate"
+    body = {"grace_s": 60, "idempotency_key": "once"}
+    first = await gateway.admin("POST", path, body)
+    again = await gateway.admin("POST", path, body)
+    assert first["id"] == again["id"] != tenant.key_id
+    assert first["value"].startswith("tw-")
+    assert again["value"] is None
+    await gateway.refresh()
+    for key in (tenant.key, first["value"]):
+        assert (await gateway.request("GET", "/v1/models", key=key)).status == 200
+
+
+async def test_model_permissions(gateway: Gateway) -> None:
+    permissions = admin(gateway).admin.organization.projects.model_permissions
+    tenant = await gateway.tenant()
+    with pytest.raises(openai.NotFoundError):
+        await permissions.retrieve(tenant.id)
+    made = await permissions.update(tenant.id, mode="allow_list", model_ids=["a", "b"])
+    assert (made.mode, made.api_model_ids) == ("allow_list", ["a", "b"])
+    assert (await permissions.retrieve(tenant.id)).api_model_ids == ["a", "b"]
+    assert (await permissions.delete(tenant.id)).deleted
+    with pytest.raises(openai.NotFoundError):
+        await permissions.update("proj_none", mode="allow_list", model_ids=[])
+
+
+async def test_every_change_is_audited_without_secrets(gateway: Gateway) -> None:
+    tenant = await gateway.tenant()
+    await gateway.admin("POST", f"/projects/{tenant.id}/limits", {"requests_per_min": 5})
+    rows = await gateway.sql(
+        "SELECT action, actor_kind, actor_id, request_id, details FROM audit_log ORDER BY id"
+    )
+    actions = [row["action"] for row in rows]
+    assert actions == ["admin_api_key.created", "project.created", "api_key.created", "rate_limit.updated"]
+    assert {row["actor_kind"] for row in rows[1:]} == {"admin_key"}
+    assert all(row["request_id"].startswith("req_") for row in rows[1:])
+    assert tenant.key not in str(rows)
