@@ -19,8 +19,8 @@ from engine.gguf import GGUFTensor
 from engine.layers.gguf_quants import dequantize_rows
 from engine.layers.linear import Linear
 
-SHORTLIST = 64
-"""Most likely tokens per row whose logits an int8 head recomputes exactly: three times the most
+SHORTLIST = 128
+"""Most likely tokens per row whose logits an int8 head recomputes exactly: six times the most
 log-probabilities that a caller may ask for."""
 _PACK_ROWS = 8192
 
@@ -92,10 +92,11 @@ class DenseHead:
 class Int8Head:
     """All logits from int8 weights, then the shortlist's again from the exact rows (CPU).
 
-    The int8 pass has one scale per row and multiplies in bf16: its logits carry an error of some
-    hundredths, without bias. The likeliest `SHORTLIST` tokens of each row get the exact logit instead, so
-    greedy choices and reported log-probabilities are those of the full-precision head; the rest keep an
-    error that the normaliser averages out.
+    The int8 pass has one scale per row and multiplies in bf16: measured on Gemma 3 270M, its logits are
+    off by 0.1 (standard deviation; the logits' own is 6.4). The likeliest `SHORTLIST` tokens of each row get
+    the exact logit instead, so greedy choices and differences between likely tokens are those of the
+    full-precision head; what is left of the others' errors moves the normaliser by less than 0.001 on
+    average, and by 0.02 at the flattest of 64 positions.
     """
 
     def __init__(self, table: RowTable) -> None:

@@ -29,9 +29,13 @@ class PagedModel:
         self._tables: dict[int, list[list[int]]] = {}
         self._lengths: dict[int, int] = {}
 
-    def step(self, chunks: Sequence[tuple[int, Sequence[int]]]) -> Tensor:
-        """Appends each (sequence, token ids) and returns the log-probabilities [T, V] of all their tokens."""
-        hidden = self._model.forward(self._batch(chunks), self._pool)
+    def step(self, chunks: Sequence[tuple[int, Sequence[int]]], *, last: bool = False) -> Tensor:
+        """Appends each (sequence, token ids) and returns the log-probabilities of all their tokens [T, V],
+        or of the last one of each chunk [R, V]."""
+        batch = self._batch(chunks)
+        hidden = self._model.forward(batch, self._pool)
+        if last:
+            hidden = hidden[batch.query_start[1:].long() - 1]
         return torch.log_softmax(self._model.logits(hidden), dim=-1)
 
     def forget_behind_windows(self, sequence: int) -> None:
