@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from gateway.db import Database
@@ -203,6 +203,7 @@ def _cost_of(record: AttemptRecord) -> int:
     max_examples=60,
     deadline=None,
     print_blob=True,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # 14 steps need no shrinking, which takes minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(limit=st.integers(0, 200_000), plan=steps)

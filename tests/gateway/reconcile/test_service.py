@@ -139,6 +139,7 @@ async def test_never_while_the_replica_works_on_it(scene: Scene) -> None:
     scene.journal("progress", completion_tokens=5)
     scene.replica.working_on = {"req_1"}
     await scene.kill_gateway()
+    await scene.books.run("UPDATE hold SET expires_at = :past", past=NOW - timedelta(seconds=1))
     assert await scene.reconciler.run_once() == 0
     scene.replica.working_on = set()
     scene.journal("end", completion_tokens=9, finish_reason="abort")
