@@ -29,7 +29,10 @@ KEY_STEP = 64
 _PROGRAMS = 528
 """Programs (per launch, all key heads together) that narrow rows are split for: four per multiprocessor."""
 _MIN_SPLIT = 128
-_WIDE_ROWS = 128
+_WIDE_ROWS = 64
+_LARGE_STEP = 1024
+"""Steps of more tokens than this use wide tiles of twice the rows: fewer reads of the same keys, while there are
+still enough tiles to fill the device."""
 _ITEMS_PER_PROGRAM = 32
 _ROWS_MIN = 128
 """Fixed by the plan, so that steps of all sizes share one compiled kernel. Triton 3.6 fails to compile the row
@@ -64,10 +67,12 @@ class AttentionPlan:
     def sized(self, rows: int, tokens: int, *, wide: bool = True) -> AttentionPlan:
         """A view for steps of at most `rows` rows and `tokens` tokens: its launches are no larger than such
         a step can need. Without `wide` no row may have more than `narrow_tokens` tokens."""
+        wide_tokens = 2 * self.wide_tokens if tokens > _LARGE_STEP else self.wide_tokens
         # A wide row has more tokens than a narrow tile holds, and its last tile may be partly empty.
-        tiles = triton.cdiv(tokens, self.wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
+        tiles = triton.cdiv(tokens, wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
         return replace(
             self,
+            wide_tokens=wide_tokens,
             narrow=self.narrow[: min(rows, tokens) + self.num_splits],
             wide=self.wide[: tiles if wide else 0],
         )
@@ -181,7 +186,10 @@ def _build(
 
     low = tl.where(window > 0, tl.maximum(position - window + 1, 0), 0) // STEP * STEP
     keys = tl.where(is_narrow, length - low, 0)
-    split = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), num_splits), STEP) * STEP, min_split)
+    # Each row's last split may be short: only what the rows leave of the goal can be counted on, or the launch
+    # gets a second wave for a few of them.
+    goal = tl.maximum(num_splits - tl.sum(is_narrow.to(tl.int32), 0), tl.cdiv(num_splits, 2))
+    split = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), goal), STEP) * STEP, min_split)
     splits = tl.cdiv(keys, split)
     splits_end = tl.cumsum(splits, 0)
     tiles = tl.where(count > narrow_tokens, tl.cdiv(count, wide_tokens), 0)

@@ -14,8 +14,9 @@ import torch
 
 TOKEN_SIZES = (1, 2, 4, *range(8, 257, 8))
 """Sizes of steps in which every row is narrow (decode), and of the sampled rows."""
-MIXED_SIZES = (*range(32, 257, 32), *range(320, 513, 64))
-"""Sizes of steps that also hold prompt tokens. Larger ones run eagerly: the device is busy for long enough."""
+MIXED_SIZES = (*range(32, 257, 32), *range(320, 1025, 64), *range(1152, 2049, 128))
+"""Sizes of steps that also hold prompt tokens. Larger ones run eagerly: launching takes the host some 10 ms, and
+the device is busy for longer."""
 
 
 class GraphSet:

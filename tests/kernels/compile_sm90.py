@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def main() -> None:
     for window in (None, 512):
         plan = allocate_plan(ROWS, TOKENS, HEADS, KV_HEADS, DIM, x.device, window)
         build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32))
-        paged_attention_triton(q, kv, torch.zeros(ROWS, 16, dtype=torch.int32), 0.1, None, plan)
+        for sized in (plan, replace(plan, wide_tokens=2 * plan.wide_tokens)):
+            paged_attention_triton(q, kv, torch.zeros(ROWS, 16, dtype=torch.int32), 0.1, None, sized)
 
 
 if __name__ == "__main__":
