@@ -28,8 +28,9 @@ def test_writes_to_its_layer_of_its_group_and_equals_dense_attention() -> None:
         group=1, index=2, scale=0.3, window=7, q_norm=q_norm, k_norm=k_norm,
     )  # fmt: skip
     pool = torch.full((6, 3, 2, KV_HEADS, 16, DIM), float("nan"))
-    found = layer(x, _batch(pages=[4, 1]), pool)
-    expected = _dense(x, qkv, out, rope, q_norm, k_norm)
+    input_norm = RMSNorm(torch.rand(HIDDEN, generator=generator) + 0.5, 1e-6)
+    found = layer.out(layer(x, input_norm, _batch(pages=[4, 1]), pool))
+    expected = _dense(input_norm(x), qkv, out, rope, q_norm, k_norm)
     assert torch.allclose(found, expected, atol=1e-3)
     assert torch.isfinite(pool[4, 2]).all()
     assert torch.isfinite(pool[1, 2, :, :, : TOKENS - 16]).all()

@@ -7,15 +7,18 @@ from torch.nn import functional
 
 from engine.layers.linear import Linear
 from engine.layers.mlp import MLP
+from engine.layers.norm import RMSNorm
 
 
 def test_equals_its_formula() -> None:
     gate, up, down = torch.randn(40, 24), torch.randn(40, 24), torch.randn(24, 40)
-    x = torch.randn(7, 24)
+    x, norm = torch.randn(7, 24), RMSNorm(torch.rand(24) + 0.5, 1e-5)
     for act, function in (
         ("silu", functional.silu),
         ("gelu_tanh", lambda v: functional.gelu(v, approximate="tanh")),
     ):
         mlp = MLP(Linear(torch.cat((gate, up))), Linear(down), act)  # type: ignore[arg-type]  # one of the two
-        expected = (function(x @ gate.T) * (x @ up.T)) @ down.T
-        assert torch.allclose(mlp(x), expected, atol=1e-3)
+        normed = norm(x)
+        hidden = function(normed @ gate.T) * (normed @ up.T)
+        assert torch.allclose(mlp.hidden(x, norm), hidden, atol=1e-4)
+        assert torch.allclose(mlp.down.add_to(x.clone(), hidden), x + hidden @ down.T, atol=1e-3)
