@@ -39,10 +39,10 @@ $(BIN)/python:
 # The stamps make a second call quick; a changed pin or extra installs again.
 $(VENV)/.with-demo: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV); the first time takes a few minutes."
-	$(BIN)/pip install --quiet --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo]'
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo]'
 	@touch $@
 
 $(VENV)/.with-dev: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV); the first time takes a few minutes."
-	$(BIN)/pip install --quiet --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
 	@touch $@ $(VENV)/.with-demo

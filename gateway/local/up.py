@@ -77,7 +77,7 @@ async def up(options: Options, screen: Screen, environ: Mapping[str, str] = os.e
             for task in (start, told):
                 task.cancel()
             await asyncio.gather(start, told, return_exceptions=True)
-            with screen.step("Stopped"):
+            with screen.step("Stop"):
                 await machine.stop()
 
 
@@ -133,7 +133,10 @@ class _Start:
                 assert machine.valkey is not None
                 step.say(f"on port {machine.valkey.port}")
         with screen.step("Schema") as step:
-            step.say(f"revision {await migrate(machine.database_url)}")
+            try:
+                step.say(f"revision {await migrate(machine.database_url)}")
+            except OSError as error:
+                raise LocalError(f"the database is not reachable: {error}") from error
 
     async def _model(self) -> EngineSpec:
         flags: dict[str, FlagValue] = {"drain-grace-s": 0, "drain-timeout-s": DRAIN_S}
