@@ -24,7 +24,7 @@ test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --ignore tests/tidy tests
 
 bench: $(VENV)/.with-dev
-	$(BIN)/python -m engine bench $(ARGS)
+	$(BIN)/python -m engine.bench.core $(ARGS)
 
 sim: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/sim $(ARGS)

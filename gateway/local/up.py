@@ -9,8 +9,8 @@ import asyncio
 import fcntl
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -158,7 +158,7 @@ class _Start:
             .where(Pool.name == OFFER.pool_name, Replica.state != "stopped")
         )
         with self._screen.step("Engine") as step:
-            async with asyncio.timeout(READY_S):
+            async with _at_most(READY_S, "the engine is not ready"):
                 while True:
                     self._check_parts()
                     async with database.read() as session:
@@ -177,7 +177,7 @@ class _Start:
         with self._screen.step("Gateway") as step:
             step.say(self._base_url)
             ready = self._base_url.removesuffix("/v1") + "/readyz"
-            async with asyncio.timeout(READY_S), aiohttp.ClientSession() as client:
+            async with _at_most(READY_S, "the gateway is not ready"), aiohttp.ClientSession() as client:
                 while True:
                     self._check_parts()
                     try:
@@ -272,6 +272,15 @@ class _Start:
             if port and port_is_free(port):
                 return port
         return free_port()
+
+
+@asynccontextmanager
+async def _at_most(seconds: float, complaint: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise LocalError(f"{complaint} after {seconds:g} s") from None
 
 
 @contextmanager

@@ -16,8 +16,15 @@ REPLICA = ReplicaId("rep_1")
 
 
 async def _start(launcher: LocalLauncher, replica: ReplicaId = REPLICA, **flags: object) -> Running:
+    """Returns when the kernel shows its environment, which is a moment after it runs."""
     spec = stub_spec(flags=flags)
-    return await launcher.launch(replica, spec, launcher.assign(spec, [], None))
+    running = await launcher.launch(replica, spec, launcher.assign(spec, [], None))
+
+    async def shown() -> bool:
+        return running.mark in list(launcher.processes(replica))
+
+    await until(shown)
+    return running
 
 
 async def _until_dead(launcher: LocalLauncher, running: Running) -> int | None:

@@ -9,7 +9,11 @@ from gateway.pool.process import ProcessMark, free_port, port_is_free, reap, sig
 
 
 def test_a_mark_outlives_nothing_but_its_process() -> None:
-    child = subprocess.Popen(["sleep", "60"], start_new_session=True, env={"MARK": "here"})
+    command = ["/bin/sh", "-c", "echo; exec sleep 60"]
+    child = subprocess.Popen(command, start_new_session=True, env={"MARK": "here"}, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout as stdout:
+        stdout.readline()  # now it runs for certain, and the kernel shows its environment
     mark = ProcessMark.of(child.pid)
     assert mark is not None
     assert mark.alive()

@@ -163,6 +163,11 @@ async def test_strays_are_ended(bench: Bench) -> None:
     spec = stub_spec()
     stray = ReplicaId("rep_unknown")
     running = await bench.launcher.launch(stray, spec, bench.launcher.assign(spec, [], None))
+
+    async def shown() -> bool:
+        return await bench.launcher.strays([]) == (stray,)
+
+    await until(shown)
     await bench.supervisor.step()
     assert not (await bench.launcher.observe(running)).alive
 
