@@ -26,6 +26,7 @@ from gateway.http.router import Router
 from gateway.ids import Entropy, GatewayId, IdSource
 from gateway.ledger import Ledger
 from gateway.limits import Limiter, TokenEstimator
+from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.pipeline import Parts, Pipeline
@@ -56,9 +57,11 @@ class GatewayApp:
         self.ids = IdSource(clock, entropy)
         self.metrics = Metrics()
         self.is_draining = False
-        url = settings.database.url.get_secret_value()
-        self.database = Database(url, name="tollway-gateway", pool_size=settings.database.pool_size)
-        self.feed_database = Database(url, name="tollway-feed", pool_size=1)
+        self.database = Database.of(
+            settings.database, name="tollway-gateway", pool_size=settings.database.pool_size
+        )
+        self.feed_database = Database.of(settings.database, name="tollway-feed", pool_size=1)
+        self.schema = SchemaGuard(self.database)
         self.feed = RevisionFeed(self.feed_database, clock, self.metrics)
         self.peppers = Peppers.from_settings(settings.security)
         self.cache = create_cache(settings.cache)
@@ -75,14 +78,16 @@ class GatewayApp:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Parts that need the running loop are made here; a database that is away delays readiness only."""
+        """Parts that need the running loop are made here; a database that is away delays readiness only, one with
+        an older schema ends the start."""
+        await self.schema.check()
         await self.client.start()
         self.limiter = Limiter(
             self.cache, self.clock, self.metrics, self.entropy, self.settings.limits.lease_ttl_s
         )
         self.limiter.start()
         self.ledger = Ledger(
-            self.settings.database.url.get_secret_value(),
+            self.settings.database,
             gateway_id=GatewayId(self.settings.server.gateway_id),
             settings=self.settings.ledger,
             clock=self.clock,
@@ -94,7 +99,10 @@ class GatewayApp:
         self.feed.subscribe(("routing", "tenancy"), self._load_catalogue)
         await self.feed.start()
         await self.ledger.start()
-        self._tasks = [asyncio.create_task(self.replicas.poll_forever(self._poll))]
+        self._tasks = [
+            asyncio.create_task(self.replicas.poll_forever(self._poll)),
+            asyncio.create_task(self.schema.wait()),
+        ]
 
     async def stop(self) -> None:
         """Called when no request is in flight: settles what they left, then lets go of everything."""
@@ -114,6 +122,8 @@ class GatewayApp:
     def why_not_ready(self) -> str | None:
         if self.is_draining:
             return "draining"
+        if self.schema.problem is not None:
+            return self.schema.problem
         if not self.catalogue.is_loaded:
             return "routes are not loaded yet"
         return None if self.ledger.is_ready else "the spool of an earlier run is not applied yet"

@@ -83,7 +83,7 @@ def migrate() -> None:
 
     settings = _settings()
     url = settings.database.owner_url or settings.database.url
-    typer.echo(f"schema revision {asyncio.run(bring(url.get_secret_value()))}")
+    typer.echo(f"schema revision {asyncio.run(bring(url.get_secret_value(), settings.database))}")
 
 
 @admin.command()

@@ -6,10 +6,11 @@ an embedded server: every application connection then steps down to the applicat
 It does not know any table.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, ClassVar, NewType
+from typing import Any, ClassVar, NewType, Self
 
 from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url
 from sqlalchemy.dialects.postgresql import JSONB
@@ -23,6 +24,8 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 from sqlalchemy.orm import DeclarativeBase
+
+from gateway.settings import DatabaseSettings
 
 __all__ = [
     "APP_ROLE",
@@ -49,8 +52,6 @@ NAMING_CONVENTION = {
     "pk": "pk_%(table_name)s",
 }
 
-CONNECT_TIMEOUT_S = 5
-STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 
@@ -85,20 +86,33 @@ class Base(DeclarativeBase):
 class Database:
     """Owns a connection pool and opens transactions on it. `close()` it when its process ends."""
 
-    def __init__(self, url: str, *, name: str, pool_size: int = 5, role: str | None = APP_ROLE) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        pool_size: int = 5,
+        role: str | None = APP_ROLE,
+        options: DatabaseSettings | None = None,
+    ) -> None:
         """`name` is what `pg_stat_activity` shows; the pool never grows beyond `pool_size`."""
+        options = options or DatabaseSettings()
         self._engine = create_async_engine(
             async_url(url),
             pool_size=pool_size,
             max_overflow=0,
-            pool_timeout=CONNECT_TIMEOUT_S,
-            pool_pre_ping=False,
-            connect_args=_connect_args(name, role),
+            pool_timeout=options.connect_timeout_s,
+            connect_args=_connect_args(name, role, options),
         )
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         self._readers = async_sessionmaker(
             self._engine.execution_options(postgresql_readonly=True), expire_on_commit=False
         )
+
+    @classmethod
+    def of(cls, settings: DatabaseSettings, *, name: str, pool_size: int) -> Self:
+        """The application's database, with the timeouts and TLS of the settings."""
+        return cls(settings.url.get_secret_value(), name=name, pool_size=pool_size, options=settings)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[ReadSession]:
@@ -123,16 +137,15 @@ class Database:
         await self._engine.dispose()
 
 
-def owner_engine(url: str) -> AsyncEngine:
+def owner_engine(url: str, options: DatabaseSettings | None = None) -> AsyncEngine:
     """An engine for migrations: the owner's role, no statement timeout, never pooled beyond one."""
+    options = options or DatabaseSettings()
+    settings = {"application_name": "tollway-migrate", "timezone": "UTC"}
     return create_async_engine(
         async_url(url),
         pool_size=1,
         max_overflow=0,
-        connect_args={
-            "timeout": CONNECT_TIMEOUT_S,
-            "server_settings": {"application_name": "tollway-migrate", "timezone": "UTC"},
-        },
+        connect_args={"timeout": options.connect_timeout_s, "server_settings": settings, **_tls(options)},
     )
 
 
@@ -164,11 +177,11 @@ def _sqlstate(error: DBAPIError) -> str | None:
     return str(state) if state is not None else None
 
 
-def _connect_args(name: str, role: str | None) -> Mapping[str, Any]:
+def _connect_args(name: str, role: str | None, options: DatabaseSettings) -> Mapping[str, Any]:
     settings = {
         "application_name": name,
         "timezone": "UTC",
-        "statement_timeout": str(STATEMENT_TIMEOUT_MS),
+        "statement_timeout": str(int(options.statement_timeout_s * 1000)),
         "lock_timeout": str(LOCK_TIMEOUT_MS),
         "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_TIMEOUT_MS),
         # The planner's just-in-time compiler costs more than the short statements of the request path.
@@ -176,4 +189,11 @@ def _connect_args(name: str, role: str | None) -> Mapping[str, Any]:
     }
     if role is not None:
         settings["role"] = role
-    return {"timeout": CONNECT_TIMEOUT_S, "server_settings": settings}
+    return {"timeout": options.connect_timeout_s, "server_settings": settings, **_tls(options)}
+
+
+def _tls(options: DatabaseSettings) -> Mapping[str, Any]:
+    """A CA file asks for TLS with a verified server; without it, the URL's own `ssl` parameter decides."""
+    if options.ssl_ca_file is None:
+        return {}
+    return {"ssl": ssl.create_default_context(cafile=str(options.ssl_ca_file))}

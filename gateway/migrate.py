@@ -14,23 +14,53 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import ProgrammingError
 
-from gateway.db import Database, owner_engine
+from gateway.db import DATABASE_ERRORS, Database, is_unavailable, owner_engine
+from gateway.settings import DatabaseSettings
 
-__all__ = ["SchemaMismatch", "check_schema", "head_revision", "migrate", "pending_changes"]
+__all__ = ["SchemaGuard", "SchemaMismatch", "check_schema", "head_revision", "migrate", "pending_changes"]
 
 _ADVISORY_LOCK = 7_466_011_208_423_517
 LOCK_WAIT_S = 120
+CHECK_INTERVAL_S = 1.0
 
 
 class SchemaMismatch(Exception):
     """The database's schema is not one this version can work on."""
 
 
-async def migrate(owner_url: str) -> str:
+class SchemaGuard:
+    """A process's view of the schema: `problem` is None once the schema is known to be right.
+
+    A database that is away is waited for; an older schema, or one too new, is not worked on.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.problem: str | None = "the database has not been reached yet"
+
+    async def check(self) -> None:
+        """Raises SchemaMismatch. Returns without an answer if the database is away."""
+        try:
+            await check_schema(self._database)
+        except DATABASE_ERRORS:
+            return
+        except SchemaMismatch as mismatch:
+            self.problem = str(mismatch)
+            raise
+        self.problem = None
+
+    async def wait(self) -> None:
+        """Until the database answers and its schema is right; raises SchemaMismatch if it is not."""
+        await self.check()
+        while self.problem is not None:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            await self.check()
+
+
+async def migrate(owner_url: str, options: DatabaseSettings | None = None) -> str:
     """Bring the schema to the head and return its revision. Waits for another runner, then finds nothing to do."""
-    engine = owner_engine(owner_url)
+    engine = owner_engine(owner_url, options)
     try:
         async with engine.connect() as connection:
             async with asyncio.timeout(LOCK_WAIT_S):
@@ -49,7 +79,10 @@ async def check_schema(database: Database) -> str:
     try:
         async with database.transaction() as connection:
             found = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar_one()
-    except ProgrammingError as error:
+    except DATABASE_ERRORS as error:
+        if is_unavailable(error):
+            raise
+        # No table, or not even the role that the first migration makes.
         raise SchemaMismatch("the database has no schema yet: run `tollway migrate`") from error
     ours, theirs = int(head_revision()), int(found)
     if theirs < ours:

@@ -62,7 +62,7 @@ async def serve_worker(settings: Settings) -> None:
 
 async def bootstrap_admin(settings: Settings, name: str) -> str:
     """The first admin key's value. Raises `Conflict` when there is one already."""
-    database = Database(settings.database.url.get_secret_value(), name="tollway-admin", pool_size=1)
+    database = Database.of(settings.database, name="tollway-admin", pool_size=1)
     clock = SystemClock()
     try:
         peppers = Peppers.from_settings(settings.security)

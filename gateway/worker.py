@@ -17,6 +17,7 @@ from gateway.ledger.repository.rollups import fold_usage, rollup_drift
 from gateway.ledger.repository.settling import ensure_partition, month_of
 from gateway.ledger.service import HEARTBEAT_SILENCE_S
 from gateway.ledger.settling import SettleBatch
+from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.reconcile.http_journal import HttpJournalReader
@@ -103,7 +104,7 @@ class Worker:
 async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None:
     """The composition root of the worker process; runs until it is cancelled."""
     clock, metrics = SystemClock(), metrics or Metrics()
-    database = Database(settings.database.url.get_secret_value(), name="tollway-worker", pool_size=4)
+    database = Database.of(settings.database, name="tollway-worker", pool_size=4)
     client = UpstreamClient(settings.upstream)
     await client.start()
     key = read_secret(
@@ -119,6 +120,7 @@ async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None
         gateway_silence_s=HEARTBEAT_SILENCE_S,
     )
     try:
+        await SchemaGuard(database).wait()
         await Worker(database, reconciler, clock=clock, metrics=metrics).run()
     finally:
         await client.close()

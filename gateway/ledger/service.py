@@ -23,7 +23,7 @@ from gateway.ledger.spool import Spool
 from gateway.ledger.types import Hold, Reservation, Settlement, SettlementStatus
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
-from gateway.settings import LedgerSettings
+from gateway.settings import DatabaseSettings, LedgerSettings
 
 __all__ = ["HEARTBEAT_SILENCE_S", "Ledger"]
 
@@ -38,7 +38,7 @@ class Ledger:
 
     def __init__(
         self,
-        database_url: str,
+        database: DatabaseSettings,
         *,
         gateway_id: GatewayId,
         settings: LedgerSettings,
@@ -50,8 +50,8 @@ class Ledger:
         self._instance_id = ids.new("run")
         self._clock = clock
         self._metrics = metrics
-        self._reserve_database = Database(database_url, name="tollway-reserve", pool_size=1)
-        self._settle_database = Database(database_url, name="tollway-settle", pool_size=2)
+        self._reserve_database = Database.of(database, name="tollway-reserve", pool_size=1)
+        self._settle_database = Database.of(database, name="tollway-settle", pool_size=2)
         self._spool = Spool(settings.spool_dir, gateway_id)
         self._outage = Outage(clock, settings.outage_grace_s)
         self._settler = Settler(

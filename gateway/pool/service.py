@@ -32,7 +32,7 @@ async def serve_pool(settings: Settings, *, drain_on_exit: bool, open_engines: b
     metrics = Metrics()
     if settings.server.metrics_port is not None:
         start_http_server(settings.server.metrics_port, addr=settings.server.host, registry=metrics.registry)
-    database = Database(settings.database.url.get_secret_value(), name="tollway-pool", pool_size=2)
+    database = Database.of(settings.database, name="tollway-pool", pool_size=2)
     probe = Probe(key.decode())
     supervisor = Supervisor(
         database,

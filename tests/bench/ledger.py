@@ -16,6 +16,7 @@ from statistics import quantiles
 from typing import TypeVar
 
 import msgspec
+from pydantic import SecretStr
 from sqlalchemy import text
 
 from gateway.clock import SystemClock
@@ -28,7 +29,7 @@ from gateway.ledger.types import Hold, Settlement
 from gateway.local.postgres import EmbeddedPostgres
 from gateway.migrate import migrate
 from gateway.obs.metrics import Metrics
-from gateway.settings import LedgerSettings
+from gateway.settings import DatabaseSettings, LedgerSettings
 from tests.gateway.ledger.builders import reservation, settlement
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ def _settlement(name: str) -> Settlement:
 
 def _ledger(url: str, spool: Path, gateway_id: str) -> Ledger:
     return Ledger(
-        url,
+        DatabaseSettings(url=SecretStr(url)),
         gateway_id=GatewayId(gateway_id),
         settings=LedgerSettings(spool_dir=spool, reserve_timeout_s=30),
         clock=SystemClock(),

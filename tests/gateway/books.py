@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 
 from gateway.clock import SystemClock
@@ -13,7 +14,7 @@ from gateway.ids import GatewayId, IdSource
 from gateway.ledger.service import Ledger
 from gateway.ledger.types import Prices
 from gateway.obs.metrics import Metrics
-from gateway.settings import LedgerSettings
+from gateway.settings import DatabaseSettings, LedgerSettings
 from tests.gateway.ledger.builders import PRICES
 
 MakeLedger = Callable[..., Awaitable[Ledger]]
@@ -101,7 +102,7 @@ async def make_ledger(database_url: str, books: Books, tmp_path: Path) -> AsyncI
 
     async def make(gateway_id: str = "gw-1", url: str = database_url, **settings: Any) -> Ledger:
         ledger = Ledger(
-            url,
+            DatabaseSettings(url=SecretStr(url)),
             gateway_id=GatewayId(gateway_id),
             settings=LedgerSettings(spool_dir=tmp_path / "spool", **settings),
             clock=SystemClock(),

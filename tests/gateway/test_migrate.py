@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 import gateway.ledger.models as ledger
 from gateway.db import Base, Database, owner_engine
-from gateway.migrate import SchemaMismatch, check_schema, head_revision, migrate, pending_changes
+from gateway.migrate import SchemaGuard, SchemaMismatch, check_schema, head_revision, migrate, pending_changes
 from gateway.routing.models import Price, Route
 from gateway.tenancy.models import ApiKey, Tenant
 from tests.conftest import execute
@@ -81,6 +81,30 @@ async def test_check_schema_of_an_empty_database_says_what_to_do(empty_url: str)
     with pytest.raises(SchemaMismatch, match="tollway migrate"):
         await check_schema(database)
     await database.close()
+
+
+async def test_a_cluster_without_the_role_says_what_to_do(empty_url: str) -> None:
+    database = Database(empty_url, name="test", role="tollway_missing")
+    with pytest.raises(SchemaMismatch, match="tollway migrate"):
+        await check_schema(database)
+    await database.close()
+
+
+async def test_the_guard_waits_for_a_database_and_refuses_an_older_schema(
+    database: Database, database_url: str
+) -> None:
+    away = Database("postgresql://nobody@127.0.0.1:1/none", name="test")
+    guard = SchemaGuard(away)
+    await guard.check()
+    await away.close()
+    assert guard.problem == "the database has not been reached yet"
+    guard = SchemaGuard(database)
+    await guard.wait()
+    assert guard.problem is None
+    await asyncio.to_thread(execute, database_url, "UPDATE alembic_version SET version_num = '0000'")
+    with pytest.raises(SchemaMismatch):
+        await guard.wait()
+    assert guard.problem is not None
 
 
 async def test_each_change_of_configuration_raises_its_topic_once_committed(database: Database) -> None:

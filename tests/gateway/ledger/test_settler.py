@@ -162,11 +162,11 @@ from gateway.clock import SystemClock
 from gateway.ids import IdSource
 from gateway.ledger import Ledger
 from gateway.obs.metrics import Metrics
-from gateway.settings import LedgerSettings
+from gateway.settings import DatabaseSettings, LedgerSettings
 from tests.gateway.ledger.builders import reservation, settlement
 
 async def main(url, spool, step):
-    ledger = Ledger(url, gateway_id="gw-victim", settings=LedgerSettings(spool_dir=Path(spool)),
+    ledger = Ledger(DatabaseSettings(url=url), gateway_id="gw-victim", settings=LedgerSettings(spool_dir=Path(spool)),
                     clock=SystemClock(), ids=IdSource(), metrics=Metrics())
     await ledger.start()
     hold = await ledger.reserve(reservation("req_1"))
