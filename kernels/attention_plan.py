@@ -186,10 +186,12 @@ def _build(
 
     low = tl.where(window > 0, tl.maximum(position - window + 1, 0), 0) // STEP * STEP
     keys = tl.where(is_narrow, length - low, 0)
-    # Each row's last split may be short: only what the rows leave of the goal can be counted on, or the launch
-    # gets a second wave for a few of them.
+    # Rows are cut into parts of about equal length, and no more parts than fit the device at once: the launch
+    # takes as long as its longest part, or twice that if there is a second wave.
     goal = tl.maximum(num_splits - tl.sum(is_narrow.to(tl.int32), 0), tl.cdiv(num_splits, 2))
-    split = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), goal), STEP) * STEP, min_split)
+    longest = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), goal), STEP) * STEP, min_split)
+    parts = tl.maximum(tl.cdiv(keys, longest), 1)
+    split = tl.maximum(tl.cdiv(tl.cdiv(keys, parts), STEP) * STEP, STEP)
     splits = tl.cdiv(keys, split)
     splits_end = tl.cumsum(splits, 0)
     tiles = tl.where(count > narrow_tokens, tl.cdiv(count, wide_tokens), 0)
@@ -203,7 +205,8 @@ def _build(
     item_row = tl.sum((splits_end[None, :] <= item[:, None]).to(tl.int32), 1)
     choice = row[None, :] == item_row[:, None]
     number = item - _pick(choice, splits_end - splits)
-    key_start = _pick(choice, low) + number * split
+    item_split = _pick(choice, split)
+    key_start = _pick(choice, low) + number * item_split
     valid = item < tl.sum(splits, 0)
     at = narrow + item * 8
     tl.store(at, _pick(choice, line), valid)
@@ -211,7 +214,7 @@ def _build(
     tl.store(at + 2, _pick(choice, count), valid)
     tl.store(at + 3, _pick(choice, position), valid)
     tl.store(at + 4, key_start, valid)
-    tl.store(at + 5, tl.minimum(key_start + split, _pick(choice, length)), valid)
+    tl.store(at + 5, tl.minimum(key_start + item_split, _pick(choice, length)), valid)
     tl.store(at + 6, number, valid)
     tl.store(at + 7, _pick(choice, splits), valid)
 

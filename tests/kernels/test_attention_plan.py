@@ -74,6 +74,13 @@ def test_splits_stay_within_capacity_and_reach_the_goal() -> None:
     assert len(many) <= 299 + 1 + 12
 
 
+def test_splits_of_a_row_are_about_equal() -> None:
+    narrow, _ = _items(_plan([(1, 2100), (1, 700), (2, 650)]))
+    for row in range(3):
+        sizes = [item[5] - item[4] for item in narrow if item[0] == row]
+        assert max(sizes) - min(sizes) < KEY_STEP * len(sizes), sizes
+
+
 def test_short_rows_are_not_split() -> None:
     narrow, _ = _items(_plan([(1, 1), (2, 64), (1, 63)]))
     assert [item[7] for item in narrow] == [1, 1, 1]
