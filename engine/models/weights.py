@@ -21,12 +21,12 @@ from torch import Tensor
 
 from engine.gguf import GGUFFile, GGUFTensor
 from engine.layers.gguf_quants import dequantize
-from engine.models.model_config import ModelConfig
+from engine.models.model_config import ModelConfig, ModelConfigError
 
 Shape = tuple[int, ...]
 
 
-class WeightError(ValueError):
+class WeightError(ModelConfigError):
     """The checkpoint's tensors are not those that its configuration asks for."""
 
 
