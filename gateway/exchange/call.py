@@ -108,27 +108,40 @@ class UpstreamCalls:
     ) -> None:
         reply, scanner = attempt.reply, attempt.scanner
         assert reply is not None
-        while True:
-            data = await reply.read_some()
-            passed = scanner.feed(data) if data else scanner.finish()
-            deadlines.progress()
+        read, feed, send, progress = reply.read_some, scanner.feed, sink.stream, deadlines.progress
+        while data := await read():
+            progress()
+            passed = feed(data)
             if exchange.first_data_at is None and scanner.events:
                 exchange.first_data_at = self._clock.monotonic()
             if scanner.done:
-                attempt.saw(scanner.usage)
-                attempt.is_complete = True
+                self._complete(attempt)
             if passed:
+                # From here on silence is the reader's, until the next bytes are asked for.
                 deadlines.writing = True
-                await sink.stream(headers, passed, last=scanner.done)
+                await send(headers, passed, last=scanner.done)
                 deadlines.writing = False
-                deadlines.progress()
             if scanner.done:
                 return
             if scanner.error is not None:
                 attempt.saw(scanner.error.usage)
                 raise AttemptFailed("failed", EngineFailed(), is_over=True)
-            if not data:
-                raise AttemptFailed("failed", EngineFailed(), is_over=False)
+        await self._end_of_stream(attempt, sink, headers)
+
+    async def _end_of_stream(self, attempt: Attempt, sink: Sink, headers: Mapping[str, str]) -> None:
+        """The engine closed the stream without an empty line after its last event, or without `[DONE]`."""
+        scanner = attempt.scanner
+        passed = scanner.finish()
+        if scanner.done:
+            self._complete(attempt)
+            await sink.stream(headers, passed, last=True)
+            return
+        attempt.saw(scanner.error.usage if scanner.error is not None else None)
+        raise AttemptFailed("failed", EngineFailed(), is_over=scanner.error is not None)
+
+    def _complete(self, attempt: Attempt) -> None:
+        attempt.saw(attempt.scanner.usage)
+        attempt.is_complete = True
 
     def _order(self, exchange: Exchange, attempt: Attempt) -> Order:
         principal = exchange.principal

@@ -32,7 +32,6 @@ class Call:
 
     __slots__ = (
         "_clock",
-        "_headers",
         "_receive",
         "_send",
         "endpoint",
@@ -62,7 +61,6 @@ class Call:
         self._clock = clock
         self._receive = receive
         self._send = send
-        self._headers: dict[bytes, bytes] | None = None
 
     @property
     def method(self) -> str:
@@ -78,11 +76,11 @@ class Call:
         return client[0] if client else None
 
     def header(self, name: bytes) -> str | None:
-        """By its lower-case name; the last one if it was sent more than once."""
-        if self._headers is None:
-            self._headers = dict(self.scope["headers"])
-        value = self._headers.get(name)
-        return value.decode("latin-1") if value is not None else None
+        """By its lower-case name; the first one if it was sent more than once."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return str(value, "latin-1")
+        return None
 
     async def body(self, limit_bytes: int) -> bytes:
         declared = self.header(b"content-length")

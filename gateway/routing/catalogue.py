@@ -38,7 +38,7 @@ class Catalogue:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
-        self._clock = clock
+        self.clock = clock
         self._repository = RoutingRepository()
         self._loading = asyncio.Lock()
         self._rows = _NOTHING
@@ -96,7 +96,7 @@ class Catalogue:
 
     def _current(self, sku: str) -> Prices | None:
         prices = self._prices.get(sku)
-        return prices.at(self._clock.now()) if prices is not None else None
+        return prices.at(self.clock.now()) if prices is not None else None
 
 
 class _PriceList:

@@ -44,6 +44,7 @@ class Deadlines:
         """True while a chunk waits for a slow reader: silence is then the reader's, not the engine's."""
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._total_at = self._loop.time() + timeouts.total_s
         # A whole answer has no first token to wait for: only the total counts.
         self._first_s = timeouts.first_token_s if streaming else timeouts.total_s
@@ -53,8 +54,8 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def progress(self) -> None:
-        """Data arrived (or was written): from here on the between-tokens deadline counts."""
-        self._last = self._loop.time()
+        """Data arrived: from here on the between-tokens deadline counts."""
+        self._last = self._now()
         if not self._started:
             # The armed timer stands at the first-token deadline, which may be later than the next one.
             self._started = True

@@ -38,18 +38,17 @@ class StreamScanner:
         self._hide_usage = hide_usage
         self._rename = rename
         self._tail = b""
+        self._is_over = False
 
     def feed(self, data: bytes) -> bytes:
         if self._tail:
             data = self._tail + data
             self._tail = b""
-        look = b'"usage"' in data or b'"error"' in data or b"[DONE]" in data
-        look = look or self.done or self.error is not None
-        if look or not data.endswith(b"\n\n"):
-            data = self._keep_tail(data)
-        if look:
-            data = self._slowly(data)
+        if b'"usage"' in data or b'"error"' in data or b"[DONE]" in data or self._is_over:
+            data = self._slowly(self._keep_tail(data))
         else:
+            if not data.endswith(b"\n\n"):
+                data = self._keep_tail(data)
             self.events += data.count(b"\ndata:") + data.startswith(b"data:")
         return self._rename.apply(data) if self._rename is not None else data
 
@@ -70,7 +69,7 @@ class StreamScanner:
     def _slowly(self, data: bytes) -> bytes:
         passed, start = [], 0
         for boundary in _BOUNDARY.finditer(data):
-            if not self.done and self.error is None:
+            if not self._is_over:
                 passed.append(self._event(data[start : boundary.end()]))
             start = boundary.end()
         return b"".join(passed)
@@ -78,7 +77,7 @@ class StreamScanner:
     def _event(self, event: bytes) -> bytes:
         payload = _payload(event)
         if payload == b"[DONE]":
-            self.done = True
+            self.done = self._is_over = True
             return event
         fields = _object(payload)
         if fields is None:
@@ -88,7 +87,7 @@ class StreamScanner:
         if usage is not None:
             self.usage = usage
         if fields.get("error") is not None:
-            self.error = error_of(fields)
+            self.error, self._is_over = error_of(fields), True
             return b""
         if fields.get("choices") == [] and usage is not None:
             return b"" if self._hide_usage else event

@@ -1,0 +1,40 @@
+"""Upper bounds and estimates of a request's size."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway.exchange.sizes import Sizes, sizes_of
+from gateway.ids import KeyId, TenantId
+from gateway.limits import TokenEstimator
+from gateway.tenancy.principal import LimitSet, Principal, ScopedLimits
+from gateway.wire import CHAT, parse_generation
+from tests.gateway.exchange.test_ending import exchange
+
+
+def sizes(limits: LimitSet | None = None, **fields: Any) -> Sizes:
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * 1000}], **fields}).encode()
+    scoped = (ScopedLimits(None, None, limits),) if limits is not None else ()
+    principal = Principal(TenantId("t"), KeyId("k"), frozenset(), limits=scoped)
+    return sizes_of(principal, parse_generation(CHAT, raw), exchange().target, TokenEstimator())
+
+
+def test_the_routes_default_and_the_clients_wish() -> None:
+    assert sizes().output_max == 50
+    assert sizes(max_tokens=7).output_max == 7
+    assert sizes(max_tokens=7000).output_max == 7000
+
+
+def test_a_prompt_is_never_more_tokens_than_bytes() -> None:
+    assert 1000 < sizes().prompt_max < 1000 + 400
+    assert sizes().prompt_estimate <= sizes().prompt_max
+
+
+def test_every_choice_counts_for_the_limits() -> None:
+    assert sizes(n=3).estimate - sizes(n=1).estimate == 100 + len(', "n": 3') - len(', "n": 1')
+
+
+def test_caps_of_the_tenant() -> None:
+    capped = sizes(LimitSet(max_prompt_tokens=10, max_output_tokens=3), max_tokens=7)
+    assert (capped.prompt_max, capped.output_max, capped.prompt_estimate) == (10, 3, 10)
