@@ -23,8 +23,10 @@ check: $(VENV)/.with-dev
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --ignore tests/tidy tests
 
-bench: $(VENV)/.with-dev
-	$(BIN)/python -m engine.bench.core $(ARGS)
+# Beside llama.cpp on the CPU, in one run; the GPU's figures come from `python -m engine bench serve`.
+bench: $(VENV)/.with-bench
+	$(BIN)/python -m engine.bench.core
+	$(BIN)/python scripts/bench_cpu.py $(ARGS)
 
 sim: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/sim $(ARGS)
@@ -46,3 +48,7 @@ $(VENV)/.with-dev: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV); the first time takes a few minutes."
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
 	@touch $@ $(VENV)/.with-demo
+
+$(VENV)/.with-bench: $(PINS) $(VENV)/.with-dev
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@

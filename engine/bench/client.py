@@ -85,12 +85,20 @@ def _body(target: Target, workload: Workload, index: int) -> bytes:
     return json.dumps(body | json.loads(target.extra_body)).encode()
 
 
+async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> aiohttp.ClientResponse:
+    """Once more if a kept connection was closed by the server just as it was used: nothing was begun."""
+    try:
+        return await session.post(url, data=body)
+    except aiohttp.ServerDisconnectedError:
+        return await session.post(url, data=body)
+
+
 async def _request(session: aiohttp.ClientSession, url: str, index: int, body: bytes) -> Outcome:
     sent = time.perf_counter()
     times: list[float] = []
     usage: dict[str, int] = {}
     try:
-        async with session.post(url, data=body) as response:
+        async with await _post(session, url, body) as response:
             if response.status != 200:
                 return Outcome(index, sent, error=f"{response.status}: {(await response.text())[:300]}")
             async for line in response.content:
