@@ -24,9 +24,9 @@ test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --ignore tests/tidy tests
 
 # Beside llama.cpp on the CPU, in one run; the GPU's figures come from `python -m engine bench serve`.
-bench: $(VENV)/.with-bench
+bench: $(VENV)/.with-dev
 	$(BIN)/python -m engine.bench.core
-	$(BIN)/python scripts/bench_cpu.py $(ARGS)
+	$(BIN)/python -m engine bench peer $(ARGS)
 
 sim: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/sim $(ARGS)
@@ -48,7 +48,3 @@ $(VENV)/.with-dev: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV); the first time takes a few minutes."
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
 	@touch $@ $(VENV)/.with-demo
-
-$(VENV)/.with-bench: $(PINS) $(VENV)/.with-dev
-	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	@touch $@

@@ -20,7 +20,7 @@ def main() -> int:
     add_flags(commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False))
     for name in ("api", "core"):
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
-    bench = commands.add_parser("bench", help="measure a server: bench serve --help", add_help=False)
+    bench = commands.add_parser("bench", help="measure a server: bench serve|peer --help", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     logging.basicConfig(
@@ -30,9 +30,7 @@ def main() -> int:
     if arguments.command == "serve":
         return _serve(arguments)
     if arguments.command == "bench":
-        from engine.bench.serve import main as bench_main
-
-        return bench_main(arguments.rest)
+        return _bench(arguments.rest)
     control = socket.socket(fileno=arguments.control_fd)
     if arguments.command == "api":
         from engine.server.api_process import main as api_main
@@ -41,6 +39,16 @@ def main() -> int:
     from engine.core_process import main as core_main
 
     return core_main(control)
+
+
+def _bench(rest: list[str]) -> int:
+    if rest[:1] == ["peer"]:
+        from engine.bench.peer import main as peer_main
+
+        return peer_main(rest[1:])
+    from engine.bench.serve import main as serve_main
+
+    return serve_main(rest)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
