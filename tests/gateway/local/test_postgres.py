@@ -1,6 +1,7 @@
 """The embedded Postgres: starts, is adopted, keeps data and port, runs as an unprivileged account."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_the_server_never_runs_as_root_and_parents_keep_their_modes(directory: P
         assert [path.stat().st_mode for path in (directory, closed, directory.parent)] == before
     finally:
         server.stop()
+        shutil.rmtree(server.home)  # run by root it is not below `directory`
 
 
 async def test_the_system_binaries_are_used_when_they_are_named(
