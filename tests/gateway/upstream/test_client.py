@@ -9,9 +9,6 @@ import pytest
 
 from gateway.settings import UpstreamSettings
 from gateway.upstream.client import ConnectFailed, ConnectionLost, StaleConnection, UpstreamClient
-from gateway.upstream.native import NativeDialect
-from gateway.upstream.status import poll_status
-from gateway.wire.usage import Usage
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
 
@@ -109,31 +106,3 @@ async def test_close_tells_the_engine(engine: FakeEngine, client: UpstreamClient
     reply.close()
     await engine.wait_for(lambda: engine.count("cancelled") == 1)
     assert engine.running == 0
-
-
-async def test_status(engine: FakeEngine, client: UpstreamClient) -> None:
-    engine.reported_waiting = 4
-    status = await poll_status(client, engine.url, engine.api_key, 1.0)
-    assert status is not None
-    assert (status.state, status.load.waiting, status.load.epoch) == ("ready", 4, engine.epoch)
-    assert await poll_status(client, engine.url, "wrong", 1.0) is None
-    await engine.stop()
-    assert await poll_status(client, engine.url, engine.api_key, 1.0) is None
-
-
-async def test_abort_then_the_journal_knows_the_figure(engine: FakeEngine, client: UpstreamClient) -> None:
-    dialect = NativeDialect()
-    engine.script(Script(hang_after=2))
-    url, key = engine.url, engine.api_key
-    reply = await client.post(
-        f"{url}/v1/chat/completions", headers(engine, **{"x-gateway-request-id": "req_7"}), BODY
-    )
-    await engine.wait_for(lambda: engine.requests[0].usage.completion_tokens == 2)
-    assert await dialect.journalled(client, url, key, "req_7", 0) is None
-    assert await dialect.abort(client, url, key, "req_7")
-    await reply.read_whole()
-    figure = await dialect.journalled(client, url, key, "req_7", 0)
-    assert figure is not None
-    assert figure.usage == Usage(3, 2)
-    assert not await dialect.abort(client, url, key, "req_7")
-    assert await dialect.journalled(client, url, key, "req_7", 1) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.wire.answer import EngineError, Rename, read_answer, read_error
-from gateway.wire.usage import Usage, read_usage
+from gateway.wire.usage import Usage
 
 
 def test_reads_usage_and_keeps_the_bytes() -> None:
@@ -53,31 +53,3 @@ def test_errors(body: Any, expected: EngineError) -> None:
 
 def test_an_error_that_is_no_json() -> None:
     assert read_error(b"<html>") == EngineError(None, None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, None),
-        ({"prompt_tokens": -1, "completion_tokens": 1}, None),
-        ({"prompt_tokens": True, "completion_tokens": 1}, None),
-        ({"prompt_tokens": 1.5, "completion_tokens": 1}, None),
-        ({"completion_tokens": 1}, None),
-        ({"prompt_tokens": 4}, Usage(4, 0)),
-        (
-            {"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}},
-            Usage(4, 2, 4),
-        ),
-        (
-            {
-                "prompt_tokens": 4,
-                "completion_tokens": 2,
-                "completion_tokens_details": {"reasoning_tokens": 1},
-            },
-            Usage(4, 2, 0, 1),
-        ),
-        ({"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": None}, Usage(4, 2)),
-    ],
-)
-def test_usage(value: Any, expected: Usage | None) -> None:
-    assert read_usage(value) == expected

@@ -1,0 +1,16 @@
+"""A chat request over plain HTTP, for the tests of the request path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.harness import SERVED, Gateway, Tenant
+
+WORDS = "one two three four five"
+BODY: dict[str, Any] = {"model": SERVED, "messages": [{"role": "user", "content": WORDS}]}
+STREAM = {**BODY, "stream": True}
+
+
+async def ask(gateway: Gateway, tenant: Tenant, body: dict[str, Any]) -> tuple[int, bytes]:
+    answer = await gateway.request("POST", "/v1/chat/completions", body, tenant.key)
+    return answer.status, await answer.read()
