@@ -5,7 +5,6 @@ Everything that can be refused is refused here, before the core hears of the req
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +13,24 @@ from typing import Any
 from engine.messages import AddRequest, CoreReady, SamplingParams
 from engine.server.caller import Caller
 from engine.server.choice import TextOptions
-from engine.server.errors import draining, engine_unavailable, invalid, model_not_found, too_long
+from engine.server.errors import (
+    draining,
+    engine_unavailable,
+    invalid,
+    model_not_found,
+    text_too_long,
+    too_long,
+)
 from engine.server.messages import ChatMessage
 from engine.server.protocol import CompletionRequest, GenerationRequest
-from engine.server.services import Phase, Services
+from engine.server.services import INLINE_SIZE, Phase, Services
 from engine.text.chat_template import ChatTemplateError
 
-_INLINE_CHARS = 4096
-"""Longer texts are tokenised beside the event loop."""
+_TURN_CHARS = 64
+"""What a template writes around a message."""
 _SEED_MASK = 2**63 - 1
+_TEMPERATURE_MIN = 1e-5
+"""Below it the likeliest token is the only one; the quotient of a logit would leave fp32."""
 _TOP_P_MIN = 1e-6
 """OpenAI allows 0, which means the likeliest token alone."""
 
@@ -57,42 +65,58 @@ def check_open(services: Services, request: GenerationRequest) -> CoreReady:
 
 async def chat_prompt(
     services: Services,
+    limit: int,
     messages: Sequence[ChatMessage],
     *,
     add_generation_prompt: bool,
     continue_final_message: bool,
     kwargs: Mapping[str, Any],
 ) -> list[int]:
+    """Tokens of a conversation. Raises `ApiError` for one that cannot have as few as `limit`."""
     template = services.text.chat_template
     if template is None:
         raise invalid("This model has no chat template; use /v1/completions.", "messages")
-    try:
-        prompt = template.render(
+
+    def render() -> str:
+        return template.render(
             [message.for_template() for message in messages],
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
             kwargs=kwargs,
         )
+
+    try:
+        prompt = await services.beside_loop(sum(map(_render_work, messages)), render)
     except ChatTemplateError as error:
         raise invalid(str(error), "messages") from error
-    return await encode(services, prompt, add_special_tokens=False)
+    (tokens,) = await encode(services, limit, [prompt], "messages", add_special_tokens=False)
+    return tokens
 
 
-async def completion_prompts(services: Services, request: CompletionRequest) -> list[list[int]]:
-    prompts = []
-    for prompt in request.prompts:
-        if isinstance(prompt, str):
-            prompts.append(await encode(services, prompt, add_special_tokens=request.add_special_tokens))
-        else:
-            prompts.append(list(prompt))
-    return prompts
-
-
-async def encode(services: Services, text: str, *, add_special_tokens: bool) -> list[int]:
+async def encode(
+    services: Services,
+    limit: int,
+    prompts: Sequence[str | Sequence[int]],
+    param: str,
+    *,
+    add_special_tokens: bool,
+) -> list[list[int]]:
+    """Tokens of each prompt; those given as tokens stay. Texts that cannot have as few as `limit` tokens are
+    refused unread: tokenising takes seconds and gigabytes where it is allowed to."""
     tokenizer = services.text.tokenizer
-    if len(text) <= _INLINE_CHARS:
-        return tokenizer.encode(text, add_special_tokens=add_special_tokens)
-    return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
+    for prompt in prompts:
+        if isinstance(prompt, str) and len(prompt) > limit * tokenizer.max_chars_per_token:
+            raise text_too_long(len(prompt), limit, param)
+
+    def all_tokens() -> list[list[int]]:
+        return [
+            tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
+            if isinstance(prompt, str)
+            else list(prompt)
+            for prompt in prompts
+        ]
+
+    return await services.beside_loop(sum(map(len, prompts)), all_tokens)
 
 
 def make_job(
@@ -105,13 +129,15 @@ def make_job(
 ) -> Job:
     """Raises `ApiError` for prompts and parameters that do not fit this model."""
     _check_ids(request, ready.vocab_size)
+    _check_choice(request, ready)
+    field = "prompt" if isinstance(request, CompletionRequest) else "messages"
     for number, prompt in enumerate(prompts):
-        _check_prompt(prompt, "prompt" if len(prompts) == 1 else f"prompt[{number}]", ready, caller)
+        _check_prompt(prompt, field if len(prompts) == 1 else f"{field}[{number}]", ready, caller)
     id_ = f"{id_prefix}-{services.draw_id()}"
     salt = _salt(caller, request.cache_salt)
     sequences: list[AddRequest] = []
     for prompt in prompts:
-        max_tokens = _max_tokens(request, len(prompt), ready, caller)
+        max_tokens = _max_tokens(request, len(prompt), ready, caller, field)
         seed = services.draw_seed() if request.seed is None else request.seed
         for child in range(request.n):
             sequences.append(
@@ -143,6 +169,11 @@ def make_job(
     )
 
 
+def _render_work(message: ChatMessage) -> int:
+    """Characters that a template handles for a message, roughly; tool calls may be nested at will."""
+    return _TURN_CHARS + len(message.content or "") + (INLINE_SIZE if message.tool_calls else 0)
+
+
 def _check_ids(request: GenerationRequest, vocab_size: int) -> None:
     named = {
         "stop_token_ids": request.stop_token_ids,
@@ -154,6 +185,23 @@ def _check_ids(request: GenerationRequest, vocab_size: int) -> None:
             raise invalid(f"Invalid value for '{name}': this model has {vocab_size} tokens.", name)
 
 
+def _check_choice(request: GenerationRequest, ready: CoreReady) -> None:
+    """Some token must be left while `min_tokens` forbids those that end the answer."""
+    ends = {*request.stop_token_ids, *(() if request.ignore_eos else ready.eos_token_ids)}
+    num_allowed = (
+        len(set(request.allowed_token_ids) - ends) if request.allowed_token_ids else ready.vocab_size
+    )
+    if request.min_tokens and num_allowed == 0:
+        message = "'allowed_token_ids' holds only tokens that end the answer, which 'min_tokens' forbids."
+        raise invalid(message, "allowed_token_ids")
+
+
+def prompt_limit(ready: CoreReady, caller: Caller) -> int:
+    """The longest prompt of this caller, in tokens: an answer needs one token more."""
+    limit = ready.max_model_len - 1
+    return limit if caller.max_prompt_tokens is None else min(limit, caller.max_prompt_tokens)
+
+
 def _check_prompt(prompt: list[int], name: str, ready: CoreReady, caller: Caller) -> None:
     if not prompt:
         raise invalid(f"Invalid value for '{name}': the prompt is empty.", name)
@@ -161,19 +209,21 @@ def _check_prompt(prompt: list[int], name: str, ready: CoreReady, caller: Caller
         raise invalid(f"Invalid value for '{name}': this model has {ready.vocab_size} tokens.", name)
     limit = ready.max_model_len
     if caller.max_prompt_tokens is not None and len(prompt) > caller.max_prompt_tokens:
-        raise too_long(len(prompt), 0, min(limit, caller.max_prompt_tokens))
+        raise too_long(len(prompt), 0, min(limit, caller.max_prompt_tokens), name)
     if len(prompt) >= limit:
-        raise too_long(len(prompt), 1, limit)
+        raise too_long(len(prompt), 1, limit, name)
 
 
-def _max_tokens(request: GenerationRequest, num_prompt_tokens: int, ready: CoreReady, caller: Caller) -> int:
+def _max_tokens(
+    request: GenerationRequest, num_prompt_tokens: int, ready: CoreReady, caller: Caller, field: str
+) -> int:
     """What the caller asked for, or what fits; never more than the gateway allows."""
     fits = ready.max_model_len - num_prompt_tokens
     wanted = fits if request.max_tokens is None else request.max_tokens
     if caller.max_output_tokens is not None:
         wanted = min(wanted, caller.max_output_tokens)
     if wanted > fits:
-        raise too_long(num_prompt_tokens, wanted, ready.max_model_len)
+        raise too_long(num_prompt_tokens, wanted, ready.max_model_len, field)
     return wanted
 
 
@@ -184,11 +234,12 @@ def _sampling(services: Services, request: GenerationRequest, max_tokens: int, s
     def pick(value: float | None, name: str, otherwise: float) -> float:
         return defaults.get(name, otherwise) if value is None else value
 
+    temperature = pick(request.temperature, "temperature", 1.0)
     return SamplingParams(
         seed=seed,
         max_tokens=max_tokens,
         min_tokens=min(request.min_tokens, max_tokens),
-        temperature=pick(request.temperature, "temperature", 1.0),
+        temperature=temperature if temperature >= _TEMPERATURE_MIN else 0.0,
         top_p=max(_TOP_P_MIN, pick(request.top_p, "top_p", 1.0)),
         top_k=max(0, int(pick(request.top_k, "top_k", 0))),
         min_p=pick(request.min_p, "min_p", 0.0),

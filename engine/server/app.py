@@ -28,7 +28,7 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` ends with `/*` when one more segment follows."""
+    """`path` ends with `/*` when a name follows, which may have slashes itself. HEAD goes where GET goes."""
 
     method: str
     path: str
@@ -42,6 +42,7 @@ class EngineApp:
         self._routes: dict[str, dict[str, Route]] = {}
         for route in routes:
             self._routes.setdefault(route.path, {})[route.method] = route
+        self._prefixes = [path.removesuffix("*") for path in self._routes if path.endswith("/*")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "uvicorn runs without lifespan and websockets"
@@ -52,15 +53,15 @@ class EngineApp:
         except ApiError as error:
             await self._refuse(exchange, error)
         except ConnectionError:
-            _LOG.info("%s %s: the caller went away", exchange.method, exchange.path)
+            _LOG.info("%s %.200r: the caller went away", exchange.method, exchange.path)
         except Exception:
             self._services.metrics.count("engine_internal_errors")
-            _LOG.exception("%s %s failed", exchange.method, exchange.path)
+            _LOG.exception("%s %.200r failed", exchange.method, exchange.path)
             await self._refuse(exchange, internal_error())
 
     async def _serve(self, exchange: Exchange) -> None:
         services = self._services
-        public = self._routes.get(exchange.path, {}).get(exchange.method)
+        public = self._routes.get(exchange.path, {}).get(_method(exchange))
         is_public = public is not None and public.access is Access.PUBLIC
         under_internal = exchange.path.startswith("/internal")
         # Before the look-up: without a key nobody learns which routes there are.
@@ -72,11 +73,12 @@ class EngineApp:
         await route.handler(services, exchange, caller)
 
     def _find(self, exchange: Exchange) -> Route:
-        parent = exchange.path.rpartition("/")[0]
-        methods = self._routes.get(exchange.path) or self._routes.get(f"{parent}/*")
+        path = exchange.path
+        prefix = next((prefix for prefix in self._prefixes if path.startswith(prefix)), None)
+        methods = self._routes.get(path if prefix is None else f"{prefix}*")
         if methods is None:
             raise not_found(f"Unknown route: {exchange.method} {exchange.path[:200]}.")
-        route = methods.get(exchange.method)
+        route = methods.get(_method(exchange))
         if route is None:
             message = f"{exchange.method} is not allowed here."
             raise ApiError(405, INVALID_REQUEST, message, headers={"allow": ", ".join(sorted(methods))})
@@ -92,3 +94,8 @@ class EngineApp:
             await exchange.reply(error.status, error.body(), headers=error.headers)
         else:
             raise error
+
+
+def _method(exchange: Exchange) -> str:
+    """The server drops the body of an answer to HEAD."""
+    return "GET" if exchange.method == "HEAD" else exchange.method

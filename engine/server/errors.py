@@ -58,15 +58,23 @@ def unsupported(param: str, why: str) -> ApiError:
     return invalid(f"Unsupported parameter: '{param}': {why}", param, "unsupported_parameter")
 
 
-def too_long(num_prompt_tokens: int, num_output_tokens: int, limit: int) -> ApiError:
+def too_long(
+    num_prompt_tokens: int, num_output_tokens: int, limit: int, param: str | None = None
+) -> ApiError:
     wanted = f"{num_prompt_tokens} in the prompt"
     if num_output_tokens:
         wanted += f" and {num_output_tokens} for the answer"
     return invalid(
         f"This model's context holds {limit} tokens, but this request needs {wanted}.",
-        None,
+        param,
         "context_length_exceeded",
     )
+
+
+def text_too_long(num_chars: int, limit: int, param: str) -> ApiError:
+    """For texts whose tokens need not be counted to know that they do not fit."""
+    message = f"This model's context holds {limit} tokens, and {num_chars} characters are more than that many can spell."
+    return invalid(message, param, "context_length_exceeded")
 
 
 def not_found(message: str) -> ApiError:

@@ -48,6 +48,10 @@ class Exchange:
     async def body(self) -> bytes:
         """The whole body. Raises 413 when it is too large."""
         chunks: list[bytes] = []
+        announced = self.header("content-length") or "0"
+        size = int(announced) if announced.isascii() and announced.isdigit() else 0
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
         size = 0
         while True:
             message = await self._receive()
@@ -57,7 +61,7 @@ class Exchange:
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > MAX_BODY_BYTES:
-                raise ApiError(413, INVALID_REQUEST, f"The body is larger than {MAX_BODY_BYTES} bytes.")
+                raise _too_large()
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
@@ -91,6 +95,12 @@ class Exchange:
         pairs = {**self.reply_headers, **headers}
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+def _too_large() -> ApiError:
+    # The rest of the body is not wanted, so the connection cannot be used again.
+    message = f"The body is larger than {MAX_BODY_BYTES} bytes."
+    return ApiError(413, INVALID_REQUEST, message, headers={"connection": "close"})
 
 
 def watch_in_background(exchange: Exchange, on_disconnect: Callable[[], None]) -> asyncio.Task[None]:

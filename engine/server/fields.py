@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.server.errors import invalid, missing, unsupported
+from engine.server.errors import ApiError, invalid, missing, unsupported
 
 Reader = Callable[[str, Any], Any]
 """(field's path, JSON value) → checked value."""
 
 INT64_MAX = 2**63 - 1
+_TOKEN_ID_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,13 @@ def refuse_unsupported(body: Mapping[str, Any], table: Mapping[str, Unsupported]
         raise unsupported(name, row.why)
 
 
-def number(low: float, high: float, *, above_low: bool = False) -> Reader:
+def number(low: float, high: float) -> Reader:
     def read(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise invalid(f"Invalid type for '{name}': expected a number, got {kind_of(value)}.", name)
-        if not low <= value <= high or (above_low and value == low):
-            edge = f"above {low:g} and at most {high:g}" if above_low else f"between {low:g} and {high:g}"
-            raise invalid(f"Invalid value for '{name}': must be {edge}, got {value}.", name)
+        if not low <= value <= high:
+            message = f"Invalid value for '{name}': must be between {low:g} and {high:g}, got {value}."
+            raise invalid(message, name)
         return float(value)
 
     return read
@@ -116,7 +117,26 @@ def items(max_items: int, read_item: Reader, *, min_items: int = 0) -> Reader:
                 f"got {len(value)}.",
                 name,
             )
-        return tuple(read_item(f"{name}[{index}]", item) for index, item in enumerate(value))
+        try:
+            return tuple([read_item(name, item) for item in value])
+        except ApiError:  # only now is it worth a path for every element
+            return tuple([read_item(f"{name}[{index}]", item) for index, item in enumerate(value)])
+
+    return read
+
+
+def token_ids(max_items: int, *, min_items: int = 0) -> Reader:
+    """An array of token ids, of any vocabulary. Looks at millions of them without a call for each."""
+    read_items = items(max_items, integer(0, _TOKEN_ID_MAX), min_items=min_items)
+
+    def read(name: str, value: Any) -> tuple[int, ...]:
+        plain = (
+            isinstance(value, list) and min_items <= len(value) <= max_items and {*map(type, value)} == {int}
+        )
+        if plain and min(value) >= 0 and max(value) <= _TOKEN_ID_MAX:
+            return tuple(value)
+        found: tuple[int, ...] = read_items(name, value)
+        return found
 
     return read
 
@@ -158,6 +178,11 @@ def logit_bias(max_items: int) -> Reader:
         return biases
 
     return read
+
+
+def shown(value: Any) -> str:
+    """A wrong value in a message: only strings are worth printing, and only their beginning."""
+    return repr(value[:40]) if isinstance(value, str) else kind_of(value)
 
 
 def kind_of(value: Any) -> str:

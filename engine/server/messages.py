@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from engine.server.errors import invalid, missing
-from engine.server.fields import items, kind_of, obj, text
+from engine.server.fields import items, kind_of, obj, shown, text
 
 MAX_MESSAGES = 8192
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -53,7 +53,7 @@ def _read_message(path: str, value: Any) -> ChatMessage:
         raise missing(f"{path}.role")
     if role not in ROLES:
         raise invalid(
-            f"Invalid value for '{path}.role': expected one of {', '.join(ROLES)}, got {str(role)[:40]!r}.",
+            f"Invalid value for '{path}.role': expected one of {', '.join(ROLES)}, got {shown(role)}.",
             f"{path}.role",
         )
     calls = message.get("tool_calls") if role == "assistant" else None
@@ -91,7 +91,7 @@ def _read_part(path: str, value: Any) -> str:
     key = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
     if key is None:
         raise invalid(
-            f"Invalid value for '{path}.type': this model reads text only, got {str(kind)[:40]!r}.",
+            f"Invalid value for '{path}.type': this model reads text only, got {shown(kind)}.",
             f"{path}.type",
         )
     if part.get(key) is None:

@@ -5,16 +5,18 @@ Each handler is: parse, check, turn into sequences, run. Knows the endpoints' di
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import orjson
 
-from engine.server.admission import chat_prompt, check_open, completion_prompts, encode, make_job
+from engine.server.admission import chat_prompt, check_open, encode, make_job, prompt_limit
 from engine.server.app import Route
 from engine.server.caller import Caller
 from engine.server.errors import engine_unavailable, invalid, missing, model_not_found
 from engine.server.exchange import Exchange
-from engine.server.fields import Field, flag, integer, items, read_fields, text
+from engine.server.fields import Field, flag, read_fields, text, token_ids
 from engine.server.generation import AnswerStyle, run
 from engine.server.messages import read_messages
 from engine.server.protocol import CHAT_FIELDS, GenerationRequest, parse_chat, parse_completion, parse_json
@@ -30,14 +32,16 @@ _TOKENIZE_FIELDS = {
     "chat_template_kwargs": CHAT_FIELDS["chat_template_kwargs"],
     "return_token_strs": Field(flag, False),
 }
-_DETOKENIZE_FIELDS = {"tokens": Field(items(1 << 22, integer(0, 2**31 - 1)), required=True)}
+_DETOKENIZE_FIELDS = {"tokens": Field(token_ids(1 << 22), required=True)}
 
 
 async def chat_completions(services: Services, exchange: Exchange, caller: Caller) -> None:
-    request = parse_chat(await exchange.body())
+    body = await exchange.body()
+    request = await services.beside_loop(len(body), partial(parse_chat, body))
     ready = check_open(services, request)
     prompt = await chat_prompt(
         services,
+        prompt_limit(ready, caller),
         request.messages,
         add_generation_prompt=request.add_generation_prompt,
         continue_final_message=request.continue_final_message,
@@ -56,9 +60,13 @@ async def chat_completions(services: Services, exchange: Exchange, caller: Calle
 
 
 async def completions(services: Services, exchange: Exchange, caller: Caller) -> None:
-    request = parse_completion(await exchange.body())
+    body = await exchange.body()
+    request = await services.beside_loop(len(body), partial(parse_completion, body))
     ready = check_open(services, request)
-    prompts = await completion_prompts(services, request)
+    limit = prompt_limit(ready, caller)
+    prompts = await encode(
+        services, limit, request.prompts, "prompt", add_special_tokens=request.add_special_tokens
+    )
     job = make_job(services, ready, request, prompts, caller, "cmpl")
     _name_ignored(exchange, request)
     shape = CompletionShape(
@@ -77,7 +85,7 @@ async def list_models(services: Services, exchange: Exchange, caller: Caller) ->
 
 
 async def retrieve_model(services: Services, exchange: Exchange, caller: Caller) -> None:
-    name = exchange.path.rpartition("/")[2]
+    name = exchange.path.removeprefix("/v1/models/")
     if name not in services.served_model_names:
         raise model_not_found(name)
     await exchange.reply(200, orjson.dumps(_model(services, name)))
@@ -85,39 +93,42 @@ async def retrieve_model(services: Services, exchange: Exchange, caller: Caller)
 
 async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
     """Tokens of a text, or of a conversation through the chat template."""
-    body = parse_json(await exchange.body())
-    values = read_fields(body, _TOKENIZE_FIELDS)
+    values = await _read_body(services, exchange, _TOKENIZE_FIELDS)
+    if services.bridge.ready is None:
+        raise engine_unavailable()
+    limit = services.bridge.ready.max_model_len
     if values["messages"] is not None:
         tokens = await chat_prompt(
             services,
+            limit,
             values["messages"],
             add_generation_prompt=values["add_generation_prompt"],
             continue_final_message=values["continue_final_message"],
             kwargs=values["chat_template_kwargs"],
         )
     elif values["prompt"] is not None:
-        tokens = await encode(services, values["prompt"], add_special_tokens=values["add_special_tokens"])
+        prompt, special = values["prompt"], values["add_special_tokens"]
+        (tokens,) = await encode(services, limit, [prompt], "prompt", add_special_tokens=special)
     else:
         raise missing("prompt")
-    if services.bridge.ready is None:
-        raise engine_unavailable()
     document: dict[str, Any] = {
         "count": len(tokens),
-        "max_model_len": services.bridge.ready.max_model_len,
+        "max_model_len": limit,
         "tokens": tokens,
-        "token_strs": [services.text.tokenizer.token(index) for index in tokens]
-        if values["return_token_strs"]
-        else None,
+        "token_strs": None,
     }
+    if values["return_token_strs"]:
+        spell = services.text.tokenizer.token
+        document["token_strs"] = await services.beside_loop(len(tokens), lambda: list(map(spell, tokens)))
     await exchange.reply(200, orjson.dumps(document))
 
 
 async def detokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
-    tokens = read_fields(parse_json(await exchange.body()), _DETOKENIZE_FIELDS)["tokens"]
+    tokens = (await _read_body(services, exchange, _DETOKENIZE_FIELDS))["tokens"]
     tokenizer = services.text.tokenizer
     if tokens and max(tokens) >= tokenizer.vocab_size:
         raise invalid(f"Invalid value for 'tokens': this model has {tokenizer.vocab_size} tokens.", "tokens")
-    raw = b"".join([tokenizer.token_bytes(index) for index in tokens])
+    raw = await services.beside_loop(len(tokens), lambda: b"".join(map(tokenizer.token_bytes, tokens)))
     await exchange.reply(200, orjson.dumps({"prompt": raw.decode("utf-8", "replace")}))
 
 
@@ -129,6 +140,11 @@ ROUTES = (
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
 )
+
+
+async def _read_body(services: Services, exchange: Exchange, table: Mapping[str, Field]) -> dict[str, Any]:
+    body = await exchange.body()
+    return await services.beside_loop(len(body), lambda: read_fields(parse_json(body), table))
 
 
 def _style(request: GenerationRequest) -> AnswerStyle:

@@ -15,13 +15,23 @@ import orjson
 
 from engine.server import fields
 from engine.server.errors import invalid, unsupported
-from engine.server.fields import Field, Unsupported, flag, integer, items, number, obj, read_fields, text
+from engine.server.fields import (
+    Field,
+    Unsupported,
+    flag,
+    integer,
+    items,
+    number,
+    obj,
+    read_fields,
+    text,
+    token_ids,
+)
 from engine.server.messages import ChatMessage, read_messages
 
 MAX_SEQUENCES = 256
 """Prompts × n of one request."""
 _MAX_TEXT = 16 << 20
-_TOKEN_ID = integer(0, 2**31 - 1)
 _STREAM_OPTIONS = ("include_usage", "continuous_usage_stats")
 _LATER = "it is not supported by this server."
 
@@ -31,17 +41,17 @@ COMMON_FIELDS: Mapping[str, Field] = {
     "top_p": Field(number(0, 1)),
     "top_k": Field(integer(-1, 2**31 - 1)),
     "min_p": Field(number(0, 1)),
-    "repetition_penalty": Field(number(0, 10, above_low=True)),
+    "repetition_penalty": Field(number(0.01, 10)),
     "presence_penalty": Field(number(-2, 2), 0.0),
     "frequency_penalty": Field(number(-2, 2), 0.0),
     "seed": Field(integer(-(2**63))),
     "n": Field(integer(1, 128), 1),
     "stop": Field(fields.stops(16, 512), ()),
-    "stop_token_ids": Field(items(128, _TOKEN_ID), ()),
+    "stop_token_ids": Field(token_ids(128), ()),
     "min_tokens": Field(integer(0, 2**31 - 1), 0),
     "ignore_eos": Field(flag, False),
     "logit_bias": Field(fields.logit_bias(1024), {}),
-    "allowed_token_ids": Field(items(1 << 18, _TOKEN_ID, min_items=1), ()),
+    "allowed_token_ids": Field(token_ids(1 << 18, min_items=1), ()),
     "stream": Field(flag, False),
     "include_stop_str_in_output": Field(flag, False),
     "skip_special_tokens": Field(flag, True),
@@ -246,7 +256,7 @@ def _read_prompts(name: str, value: Any) -> tuple[str | tuple[int, ...], ...]:
     if not isinstance(value, list) or not value:
         raise invalid(f"Invalid type for '{name}': expected a string or a non-empty array.", name)
     if isinstance(value[0], int) and not isinstance(value[0], bool):
-        return (items(1 << 22, _TOKEN_ID, min_items=1)(name, value),)
-    read = text(_MAX_TEXT) if isinstance(value[0], str) else items(1 << 22, _TOKEN_ID, min_items=1)
+        return (token_ids(1 << 22, min_items=1)(name, value),)
+    read = text(_MAX_TEXT) if isinstance(value[0], str) else token_ids(1 << 22, min_items=1)
     prompts: tuple[str | tuple[int, ...], ...] = items(MAX_SEQUENCES, read)(name, value)
     return prompts

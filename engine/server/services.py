@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.server.bridge import Bridge
 from engine.server.caller import Keys
@@ -22,6 +23,11 @@ from engine.text.assets import TextAssets
 if TYPE_CHECKING:
     from engine.server.generation import Generation
 
+ResultT = TypeVar("ResultT")
+
+INLINE_SIZE = 4096
+"""Bytes or characters of text; work on more takes longer than the event loop may be held up."""
+TEXT_THREADS = 2
 HEARTBEAT_LIMIT_S = 60.0
 """A core that has not given a sign of life for this long is hung."""
 
@@ -85,6 +91,16 @@ class Services:
     started_s: int = 0
     phase: Phase = Phase.SERVING
     in_flight: InFlight = field(default_factory=InFlight)
+    text_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(TEXT_THREADS, thread_name_prefix="text")
+    )
+    """Apart from the loop's own threads, which the journal needs: its records must not wait for a long text."""
+
+    async def beside_loop(self, size: int, work: Callable[[], ResultT]) -> ResultT:
+        """Parsing, rendering and tokenising: at once if little, in a thread if `size` says that it is much."""
+        if size <= INLINE_SIZE:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self.text_threads, work)
 
     @property
     def state(self) -> str:

@@ -31,7 +31,7 @@ class TokenizerError(ValueError):
 
 
 class Tokenizer:
-    """Encodes and decodes. Thread-safe: encoding may run beside the event loop."""
+    """Encodes and decodes. Thread-safe: encoding may run beside the event loop, and lets other threads go on."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         inner.no_truncation()
@@ -44,11 +44,14 @@ class Tokenizer:
         self._byte_of_char = _byte_of_char() if self._byte_level else {}
         self._bytes: dict[int, bytes] = {}
         self.vocab_size = inner.get_vocab_size(with_added_tokens=True)
+        self.max_chars_per_token = max(map(len, inner.get_vocab(with_added_tokens=True)))
+        """No token stands for more characters of a text."""
         self._bos_id = _leading_special(inner, self.special_ids)
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Ids of a text. A beginning-of-sequence token that the text already has is not doubled."""
-        ids = self._inner.encode(text, add_special_tokens=add_special_tokens).ids
+        # The plain `encode` of `tokenizers` keeps the interpreter to itself for as long as it takes.
+        ids = self._inner.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
         if add_special_tokens and self._bos_id is not None and ids[:2] == [self._bos_id, self._bos_id]:
             return ids[1:]
         return ids

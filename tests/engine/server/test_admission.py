@@ -51,6 +51,26 @@ async def test_minimum_within_the_gateways_maximum(server: Server) -> None:
     assert (sampling.min_tokens, sampling.max_tokens) == (3, 3)
 
 
+async def test_what_min_tokens_leaves(server: Server) -> None:
+    """The core would find nothing to choose, and a server error is not what the caller deserves."""
+    for fields in (
+        {"allowed_token_ids": [1]},
+        {"allowed_token_ids": [1, 7], "stop_token_ids": [7]},
+        {"allowed_token_ids": [7, 7], "stop_token_ids": [7], "ignore_eos": True},
+    ):
+        assert first(server, **fields).sampling.allowed_token_ids
+        with pytest.raises(ApiError) as caught:
+            first(server, min_tokens=1, **fields)
+        assert (caught.value.status, caught.value.param) == (400, "allowed_token_ids")
+    assert first(server, min_tokens=1, allowed_token_ids=[1], ignore_eos=True)
+    assert first(server, min_tokens=1, allowed_token_ids=[1, 7])
+
+
+async def test_tiny_temperatures_are_greedy(server: Server) -> None:
+    """Their logits would leave fp32."""
+    assert [first(server, temperature=t).sampling.temperature for t in (1e-300, 1e-9, 1e-5)] == [0, 0, 1e-5]
+
+
 async def test_order_of_refusals(server: Server) -> None:
     """A foreign model is 404 even while draining, so that a balancer learns nothing wrong."""
     other = parse_completion(b'{"model": "other", "prompt": "x"}')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from engine.server import exchange as exchange_module
@@ -40,6 +42,25 @@ async def test_headers_on_every_answer(server: Server) -> None:
         assert answer.headers["x-request-id"].startswith("req-")
 
 
+async def test_head_is_get_without_a_body(server: Server) -> None:
+    for key, path, status in (
+        (None, "/health", 200),
+        (None, "/v1/models", 401),
+        (API_KEY, "/v1/models", 200),
+    ):
+        async with server.session(key) as session, session.head(path) as answer:
+            assert (answer.status, await answer.read()) == (status, b"")
+
+
+async def test_announced_bodies_are_refused_unread(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {API_KEY}\r\n"
+    writer.write(f"{head}content-length: 99999999999\r\n\r\n".encode())
+    assert (await reader.readline()).split()[1] == b"413"
+    assert (await reader.read()).endswith(b"}")  # and closed
+    writer.close()
+
+
 async def test_ignored_fields_are_named(server: Server) -> None:
     async with server.session(API_KEY) as session:
         body = {**CHAT, "user": "u", "wünsche": 1, "a\r\nb": 2}
@@ -55,6 +76,7 @@ async def test_body_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> No
         session.post("/v1/completions", data=b"x" * 2000) as answer,
     ):
         assert answer.status == 413
+        assert answer.headers["connection"] == "close"
         assert (await answer.json())["error"]["type"] == "invalid_request_error"
 
 

@@ -15,12 +15,12 @@ from engine.server.fields import Field, Unsupported
     ("read", "good"),
     [
         (fields.number(0, 2), [0, 2, 1.5]),
-        (fields.number(0, 2, above_low=True), [0.001, 2]),
         (fields.integer(1, 5), [1, 5]),
         (fields.flag, [True, False]),
         (fields.text(3), ["", "abc"]),
         (fields.obj, [{}, {"a": 1}]),
         (fields.items(2, fields.flag), [[], [True, False]]),
+        (fields.token_ids(2), [[], [0, 2**31 - 1]]),
         (fields.stops(2, 3), ["a", ["a", "abc"]]),
         (fields.logit_bias(2), [{}, {"5": -100, "7": 1.5}]),
     ],
@@ -35,12 +35,12 @@ def test_accepts(read: fields.Reader, good: list[Any]) -> None:
     ("read", "bad"),
     [
         (fields.number(0, 2), [-0.1, 2.1, "1", True, [], float("nan")]),
-        (fields.number(0, 2, above_low=True), [0]),
         (fields.integer(1, 5), [0, 6, 1.0, "1", False]),
         (fields.flag, [1, 0, "true"]),
         (fields.text(3), ["abcd", 5]),
         (fields.obj, [[], "a"]),
         (fields.items(2, fields.flag), [[True] * 3, [1], {}]),
+        (fields.token_ids(2), [[1] * 3, [-1], [2**31], [True], [1.0], ["1"], 1]),
         (fields.stops(2, 3), ["", ["a", ""], ["a"] * 3, "abcd", 5]),
         (fields.logit_bias(2), [{"x": 1}, {"-1": 1}, {"5": 101}, {"1": 0, "2": 0, "3": 0}, {"²": 1}, []]),
     ],
@@ -57,6 +57,12 @@ def test_paths_of_elements() -> None:
     with pytest.raises(ApiError) as caught:
         fields.items(9, fields.flag)("x", [True, 1])
     assert caught.value.param == "x[1]"
+    with pytest.raises(ApiError) as caught:
+        fields.token_ids(9)("x", [1, 2, -1])
+    assert caught.value.param == "x[2]"
+    with pytest.raises(ApiError) as caught:
+        fields.items(9, fields.items(9, fields.flag))("x", [[True], [True, 1]])
+    assert caught.value.param == "x[1][1]"
 
 
 def test_null_is_absent() -> None:

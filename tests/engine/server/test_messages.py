@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import pytest
 
 from engine.server.errors import ApiError
 from engine.server.messages import read_messages
+
+DEEP: Any = reduce(lambda inner, _: [inner], range(1000), 1)
 
 
 def one(message: Any) -> dict[str, Any]:
@@ -43,6 +46,8 @@ def test_names_and_tool_turns() -> None:
         ([{"content": "x"}], "messages[0].role"),
         ([{"role": "pirate", "content": "x"}], "messages[0].role"),
         ([{"role": ["user"], "content": "x"}], "messages[0].role"),
+        ([{"role": DEEP, "content": "x"}], "messages[0].role"),
+        ([{"role": "user", "content": [{"type": DEEP}]}], "messages[0].content[0].type"),
         ([{"role": "user"}], "messages[0].content"),
         ([{"role": "user", "content": 5}], "messages[0].content"),
         ([{"role": "user", "content": [5]}], "messages[0].content[0]"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
-import threading
 from typing import Any
 
 import openai
+import orjson
 import pytest
 
+from engine.server.control import CoreDown
+from engine.text.tokenizer import Tokenizer
 from tests.engine.server.conftest import API_KEY, MODEL, Server
-from tests.fakes.core import Script
+from tests.fakes.core import Script, ready
 
 USER: list[Any] = [{"role": "user", "content": "The sea"}]
 
@@ -315,27 +319,61 @@ async def test_ids_and_empty_prompts(server: Server, values: dict[str, Any], par
     assert caught.value.param == param
 
 
-async def test_long_prompts_are_tokenised_beside_the_loop(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[bool] = []
-    encode = server.services.text.tokenizer.encode
+async def test_long_work_leaves_the_loop_free(server: Server) -> None:
+    """The loop gets turns while a large body is parsed, rendered and tokenised."""
+    server.tell(CoreDown("for one with a longer context"))
+    await server.until(lambda: server.services.bridge.ready is None)
+    await server.new_core(ready("epoch-2", max_model_len=1 << 20))
+    text = "The lamps at dusk. " * 20_000
+    async with server.session(API_KEY) as session:
+        for path, body in (
+            ("/tokenize", {"prompt": text, "return_token_strs": True}),
+            ("/tokenize", {"messages": [{"role": "user", "content": text}]}),
+            ("/detokenize", {"tokens": [300] * 2_000_000}),
+            ("/v1/completions", {"model": MODEL, "prompt": [text] * 5, "max_tokens": 1 << 20}),
+        ):
+            turns = await _turns_during(session.post(path, data=io.BytesIO(orjson.dumps(body))))
+            assert turns > 10, (path, turns)
 
-    def watched(text: str, *, add_special_tokens: bool) -> list[int]:
-        threads.append(threading.current_thread() is threading.main_thread())
-        return encode(text, add_special_tokens=add_special_tokens)
 
-    monkeypatch.setattr(server.services.text.tokenizer, "encode", watched)
-    monkeypatch.setattr("engine.server.admission._INLINE_CHARS", 20)
-    for text in ("short", "The lamps at dusk. " * 3):
-        await server.client().completions.create(model=MODEL, prompt=text, max_tokens=1)
-    assert threads == [True, False]
+async def _turns_during(request: Any) -> int:
+    """How often the server's loop, which is this one, comes round until the answer is there."""
+    turns, asking = 0, asyncio.ensure_future(request)
+    while not asking.done():  # counts
+        await asyncio.sleep(0.005)
+        turns += 1
+    (await asking).release()
+    return turns
+
+
+async def test_hopeless_texts_are_not_tokenised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Characters alone tell that they do not fit; the limit of the gateway counts too."""
+    longest = server.services.text.tokenizer.max_chars_per_token
+    monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: pytest.fail("tokenised"))
+    text = "a" * (1023 * longest + 1)
+    bodies = {
+        "/v1/completions": {"model": MODEL, "prompt": ["b", text]},
+        "/v1/chat/completions": {"model": MODEL, "messages": [{"role": "user", "content": text}]},
+        "/tokenize": {"prompt": text + "a" * longest},
+    }
+    async with server.session() as session:
+        for path, body in bodies.items():
+            async with session.post(path, json=body) as answer:
+                error = (await answer.json())["error"]
+                assert (answer.status, error["code"]) == (400, "context_length_exceeded")
+                assert error["param"] == ("messages" if "messages" in body else "prompt")
+        few = {"x-max-prompt-tokens": "1"}
+        body = {"model": MODEL, "prompt": "a" * (longest + 1)}
+        async with session.post("/v1/completions", json=body, headers=few) as answer:
+            assert (await answer.json())["error"]["code"] == "context_length_exceeded"
 
 
 async def test_models(server: Server) -> None:
     client = server.client()
     assert [model.id async for model in client.models.list()] == [MODEL, "alias"]
     assert (await client.models.retrieve("alias")).id == "alias"
+    server.services.served_model_names = ("org/tiny",)
+    assert (await client.models.retrieve("org/tiny")).id == "org/tiny"
     with pytest.raises(openai.NotFoundError):
         await client.models.retrieve("other")
 

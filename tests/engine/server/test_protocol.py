@@ -59,7 +59,7 @@ BAD: dict[str, list[Any]] = {
     "top_p": [-0.1, 1.1],
     "top_k": [-2, 0.5],
     "min_p": [-0.1, 1.1],
-    "repetition_penalty": [0, 11],
+    "repetition_penalty": [0, 1e-300, 11],
     "presence_penalty": [-2.1, 2.1],
     "frequency_penalty": [-2.1, 2.1],
     "seed": [1.5, "1", 2**64],

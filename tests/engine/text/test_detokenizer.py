@@ -33,7 +33,7 @@ def test_characters_are_never_split(tokenizer: Tokenizer, text: str) -> None:
     pieces = _pieces(tokenizer, ids, skip=False)
     whole = "".join(pieces)
     assert whole.count("�") == text.count("�")
-    assert whole == text.replace("▁", " ") if "▁" in text else whole == text
+    assert whole in (text, text.replace("▁", " "))  # SentencePiece writes a space like that mark
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,23 @@ def test_another_file_gets_another_cache_entry(tmp_path: Path) -> None:
     changed = load_tokenizer(model, tmp_path)
     assert changed.encode("tide", add_special_tokens=True)[0] not in changed.special_ids
     assert len(list(tmp_path.glob("*.tokenizer.json"))) == 2
+
+
+def test_other_threads_go_on_while_a_long_text_is_encoded(tokenizer: Tokenizer) -> None:
+    """The event loop lives in one of them."""
+    ids: list[int] = []
+    thread = threading.Thread(
+        target=lambda: ids.extend(tokenizer.encode("The lamps at dusk. " * 50_000, add_special_tokens=True))
+    )
+    thread.start()
+    turns = 0
+    while thread.is_alive():
+        turns += 1
+        time.sleep(0.001)
+    assert turns > 5
+    assert len(ids) > 50_000
+
+
+def test_longest_token(tokenizer: Tokenizer) -> None:
+    spelled = [tokenizer.token_bytes(index).decode(errors="ignore") for index in range(tokenizer.vocab_size)]
+    assert tokenizer.max_chars_per_token >= max(map(len, spelled)) > 1
