@@ -29,6 +29,7 @@ from engine.server import internal_routes, openai_routes, ops_routes
 from engine.server.app import EngineApp
 from engine.server.bridge import Bridge
 from engine.server.caller import Keys
+from engine.server.connection import bounded_connections, watch_callers
 from engine.server.control import (
     Abort,
     ApiSpec,
@@ -89,7 +90,7 @@ class ApiProcess:
                 EngineApp(self.services, ROUTES),
                 lifespan="off",
                 ws="none",
-                http="httptools",
+                http=bounded_connections(),  # type: ignore[arg-type]  # a factory is all that it calls
                 interface="asgi3",
                 access_log=False,
                 log_config=None,
@@ -113,6 +114,7 @@ class ApiProcess:
         control.add_done_callback(self._on_control_end)
         snapshots = asyncio.create_task(self._save_snapshots())
         listener = socket.socket(fileno=self._spec.listen_fd)
+        watch_callers(listener)
         self._tell(Serving())
         await self._server.serve(sockets=[listener])
         for task in (control, snapshots):

@@ -98,9 +98,7 @@ class Exchange:
 
 
 def _too_large() -> ApiError:
-    # The rest of the body is not wanted, so the connection cannot be used again.
-    message = f"The body is larger than {MAX_BODY_BYTES} bytes."
-    return ApiError(413, INVALID_REQUEST, message, headers={"connection": "close"})
+    return ApiError(413, INVALID_REQUEST, f"The body is larger than {MAX_BODY_BYTES} bytes.")
 
 
 def watch_in_background(exchange: Exchange, on_disconnect: Callable[[], None]) -> asyncio.Task[None]:

@@ -57,7 +57,6 @@ async def test_announced_bodies_are_refused_unread(server: Server) -> None:
     head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {API_KEY}\r\n"
     writer.write(f"{head}content-length: 99999999999\r\n\r\n".encode())
     assert (await reader.readline()).split()[1] == b"413"
-    assert (await reader.read()).endswith(b"}")  # and closed
     writer.close()
 
 
@@ -76,7 +75,6 @@ async def test_body_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> No
         session.post("/v1/completions", data=b"x" * 2000) as answer,
     ):
         assert answer.status == 413
-        assert answer.headers["connection"] == "close"
         assert (await answer.json())["error"]["type"] == "invalid_request_error"
 
 
