@@ -28,6 +28,7 @@ import msgspec
 
 from engine.config import EngineConfig
 from engine.messages import CoreReady, Shutdown, WorkerGone
+from engine.server import segments
 from engine.server.control import (
     Abort,
     ApiSpec,
@@ -62,6 +63,13 @@ one sequence took 130–550 ms spinning and 40–66 ms sleeping."""
 
 def serve(config: EngineConfig) -> int:
     """Run until drained; returns the exit status."""
+    if config.server.journal_dir is not None:
+        try:
+            with segments.locked(Path(config.server.journal_dir)):
+                pass
+        except OSError as error:
+            _LOG.error("journal_dir cannot be used: %s", error)
+            return 1
     return asyncio.run(Supervisor(config).run())
 
 
@@ -84,9 +92,13 @@ class Supervisor:
 
     async def run(self) -> int:
         server = self._config.server
-        self._listener = socket.create_server(
-            (server.host, server.port), backlog=_BACKLOG, family=_family(server.host)
-        )
+        try:
+            self._listener = socket.create_server(
+                (server.host, server.port), backlog=_BACKLOG, family=_family(server.host)
+            )
+        except OSError as error:
+            _LOG.error("cannot listen on %s port %d: %s", server.host, server.port, error.strerror or error)
+            return 1
         self._run_dir = Path(tempfile.mkdtemp(prefix="tollway-engine-"))
         _LOG.info("listening on http://%s:%d", server.host, self._listener.getsockname()[1])
         self._close_journals()
@@ -219,7 +231,10 @@ class Supervisor:
     def _close_journals(self) -> None:
         if self._config.server.journal_dir is not None:
             directory = Path(self._config.server.journal_dir)
-            closed = close_orphans(directory, time.time_ns() // 1_000_000)
+            try:
+                closed = close_orphans(directory, time.time_ns() // 1_000_000)
+            except OSError:  # the requests that run are worth more than the records of those that do not
+                return _LOG.exception("the journals of ended processes could not be closed")
             if closed:
                 _LOG.info("closed %d journal segments of ended processes", closed)
 

@@ -119,8 +119,9 @@ class ApiProcess:
         await self._server.serve(sockets=[listener])
         for task in (control, snapshots):
             task.cancel()
-        services.metrics.save()
+        self._save_snapshot()
         services.journal.close()
+        services.text_threads.shutdown(wait=False, cancel_futures=True)
         outputs.close()
         services.peers.close()
         services.bridge.core_down("this process ends")
@@ -180,9 +181,11 @@ class ApiProcess:
         await self._first_of(asyncio.sleep(_ABORT_WAIT_S), services.in_flight.wait_empty())
         if services.in_flight:
             services.bridge.core_down("it does not end what was aborted")
-        await services.journal.flush()
-        _LOG.info("drained")
-        self._server.should_exit = True
+        try:
+            await services.journal.flush()
+            _LOG.info("drained")
+        finally:  # a disk that fails must not keep a drained process alive
+            self._server.should_exit = True
 
     @staticmethod
     async def _first_of(*waits: Coroutine[None, None, object]) -> None:
@@ -194,7 +197,14 @@ class ApiProcess:
     async def _save_snapshots(self) -> None:
         while True:
             await asyncio.sleep(_SNAPSHOT_S)
+            self._save_snapshot()
+
+    def _save_snapshot(self) -> None:
+        try:
             self.services.metrics.save()
+        except OSError:
+            self.services.metrics.count("engine_journal_errors")
+            _LOG.exception("the figures for the sibling processes could not be written")
 
     def _tell(self, message: DrainWanted | Serving) -> None:
         self._supervisor.write(encode_line(message))

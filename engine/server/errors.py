@@ -104,6 +104,12 @@ def engine_unavailable() -> ApiError:
     return _unavailable("engine_unavailable", "The model is not ready to answer yet; retry shortly.", 1.0)
 
 
+def journal_unavailable() -> ApiError:
+    return _unavailable(
+        "journal_unavailable", "Usage cannot be recorded here at the moment; retry shortly.", 1.0
+    )
+
+
 def engine_failed(message: str | None) -> ApiError:
     return ApiError(500, SERVER_ERROR, message or "The engine failed.", code="engine_error")
 

@@ -19,7 +19,7 @@ from engine.messages import TokenOutput
 from engine.server.admission import Job
 from engine.server.bridge import Flow
 from engine.server.choice import Choice, Delta
-from engine.server.errors import ApiError, from_core
+from engine.server.errors import ApiError, from_core, journal_unavailable
 from engine.server.exchange import Exchange, watch_in_background
 from engine.server.journal import PROGRESS_S, PROGRESS_TOKENS, Record, RecordKind
 from engine.server.responses import DONE, Shape, Usage, error_event, joined
@@ -183,6 +183,7 @@ class Generation:
         return self.usage.document()
 
     def journal(self, kind: RecordKind) -> None:
+        """What cannot be journalled is not begun; what is under way goes on, since the caller is told its usage."""
         now = self._services.clock()
         produced = None if kind == "start" else self.usage.completion_tokens
         record = Record(
@@ -198,8 +199,15 @@ class Generation:
         if kind == "end":
             self._ended = True
             record = self._with_outcome(record, now)
-        self._services.journal.write(record)
         self._journalled_tokens, self._journalled_at = produced or 0, now
+        try:
+            self._services.journal.write(record)
+        except OSError as error:
+            self._services.metrics.count("engine_journal_errors")
+            _LOG.exception("the %s of request %s is not in the journal", kind, self._job.id)
+            if kind == "start":
+                self._ended = True  # there is nothing to end
+                raise journal_unavailable() from error
 
     def _with_outcome(self, record: Record, now: float) -> Record:
         reason = next((name for name in _WORST_FIRST if name in self._reasons), "error")

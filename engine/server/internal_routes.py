@@ -43,7 +43,7 @@ async def status(services: Services, exchange: Exchange, caller: Caller) -> None
 async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
     query = exchange.query()
     limit = query.get("limit", str(_LIMIT_DEFAULT))
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= _LIMIT_MAX):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= _LIMIT_MAX):
         raise invalid(f"'limit' must be between 1 and {_LIMIT_MAX}.", "limit")
     page = Page([], "", complete=True)
     if services.journal_dir is not None:

@@ -26,6 +26,8 @@ PROGRESS_TOKENS = 64
 PROGRESS_S = 0.25
 SYNC_S = 0.05
 SEGMENT_BYTES = 16 << 20
+_ROTATE_AGAIN_BYTES = 1 << 20
+"""How much more goes into a segment after the next one could not be made."""
 KEEP_CLOSED_S = 7 * 86_400
 
 RecordKind = Literal["start", "progress", "end"]
@@ -63,20 +65,25 @@ class Journal:
         self._encode = msgspec.json.Encoder().encode
         self._descriptor = -1
         self._size = 0
+        self._full_at = SEGMENT_BYTES
         self._sync_due: asyncio.TimerHandle | None = None
+        self._is_syncing = False
+        self._is_dirty = False
+        """Something was written since the last fsync began."""
         if directory is not None:
             self._open(directory)
 
     def write(self, record: Record) -> None:
-        """Append one record; it survives the death of this process when the call returns."""
+        """Append one record; it survives the death of this process when the call returns. Raises OSError when it
+        cannot be written."""
         if self._directory is None:
             return
         payload = self._encode(msgspec.structs.replace(record, at_ms=self._wall_ms()))
         self._append(segments.frame(payload))
-        if self._size > SEGMENT_BYTES:
+        if self._size > self._full_at:
             self._rotate(self._directory)
-        if self._sync_due is None:
-            self._sync_due = asyncio.get_running_loop().call_later(SYNC_S, self._start_sync)
+        self._is_dirty = True
+        self._plan_sync()
 
     async def flush(self) -> None:
         """Until everything written so far is on disk."""
@@ -89,16 +96,24 @@ class Journal:
             return
         if self._sync_due is not None:
             self._sync_due.cancel()
-        self._append(segments.frame(segments.CLOSED))
-        os.fsync(self._descriptor)
-        os.close(self._descriptor)
+        self._close_segment()
         self._descriptor = -1
         self._directory = None
 
     def _open(self, directory: Path) -> None:
         self._descriptor, segment = segments.create_segment(directory, self._worker)
-        self._size = len(segments.MAGIC)
+        self._size, self._full_at = len(segments.MAGIC), SEGMENT_BYTES
         _LOG.info("journal segment %s", segment.path.name)
+
+    def _close_segment(self) -> None:
+        """A segment that cannot be marked as complete is closed by the supervisor, like a dead writer's."""
+        try:
+            self._append(segments.frame(segments.CLOSED))
+            os.fsync(self._descriptor)
+        except OSError:
+            _LOG.exception("a journal segment could not be closed")
+        finally:
+            os.close(self._descriptor)
 
     def _append(self, data: bytes) -> None:
         """A record that does not fit on the disk leaves no torn frame: later ones must stay readable."""
@@ -113,18 +128,41 @@ class Journal:
         self._size += written
 
     def _rotate(self, directory: Path) -> None:
-        self._append(segments.frame(segments.CLOSED))
-        os.fsync(self._descriptor)
-        os.close(self._descriptor)
-        self._open(directory)
+        """Go on in a new segment; while none can be made, in this one. The descriptor in use is always open: the
+        number of a closed one may be a caller's connection by now."""
+        old, old_size = self._descriptor, self._size
+        try:
+            self._open(directory)
+        except OSError:
+            _LOG.exception("no new journal segment could be made")
+            self._full_at = self._size + _ROTATE_AGAIN_BYTES
+            return
+        new, new_size = self._descriptor, self._size
+        self._descriptor, self._size = old, old_size
+        self._close_segment()
+        self._descriptor, self._size = new, new_size
         remove_old(directory, self._wall_ms())
+
+    def _plan_sync(self) -> None:
+        """One fsync at a time, however slow the disk is."""
+        if self._is_dirty and self._sync_due is None and not self._is_syncing:
+            self._sync_due = asyncio.get_running_loop().call_later(SYNC_S, self._start_sync)
 
     def _start_sync(self) -> None:
         self._sync_due = None
         if self._descriptor < 0:
             return
+        self._is_dirty, self._is_syncing = False, True
         descriptor = os.dup(self._descriptor)  # a rotation may close ours meanwhile
-        asyncio.get_running_loop().run_in_executor(None, _sync_and_close, descriptor)
+        syncing = asyncio.get_running_loop().run_in_executor(None, _sync_and_close, descriptor)
+        syncing.add_done_callback(self._on_synced)
+
+    def _on_synced(self, syncing: asyncio.Future[None]) -> None:
+        self._is_syncing = False
+        if not syncing.cancelled() and syncing.exception() is not None:
+            _LOG.error("the journal's fsync failed", exc_info=syncing.exception())
+        if self._descriptor >= 0:
+            self._plan_sync()
 
 
 def close_orphans(directory: Path, wall_ms: int) -> int:
@@ -133,11 +171,17 @@ def close_orphans(directory: Path, wall_ms: int) -> int:
     Run by the supervisor when an API process died and at the start. Returns the number of segments closed.
     """
     closed = 0
-    for segment in segments.list_segments(directory):
-        with segments.hold_orphan(segment) as descriptor:
-            if descriptor is not None and not is_closed(segment):
-                _finish(segment, descriptor, wall_ms)
-                closed += 1
+    before: dict[int, Segment] = {}
+    with segments.locked(directory):  # else a segment just made looks like one whose writer is gone
+        for segment in segments.list_segments(directory):
+            try:
+                with segments.hold_orphan(segment) as descriptor:
+                    if descriptor is not None and not is_closed(segment):
+                        _finish(before.get(segment.worker), segment, descriptor, wall_ms)
+                        closed += 1
+            except OSError:  # the next one's turn is not its business
+                _LOG.exception("journal segment %s could not be closed", segment.path.name)
+            before[segment.worker] = segment
     return closed
 
 
@@ -158,15 +202,12 @@ def remove_old(directory: Path, wall_ms: int) -> None:
             segment.path.unlink(missing_ok=True)
 
 
-def _finish(segment: Segment, descriptor: int, wall_ms: int) -> None:
+def _finish(before: Segment | None, segment: Segment, descriptor: int, wall_ms: int) -> None:
+    """`before`: the same API process's last segment, or its predecessor's; requests may have begun there."""
     open_requests: dict[str, Record] = {}
-    end = 0
-    for payload, end in segments.read_frames(segment.path, 0):  # noqa: B007  # the last offset is used below
-        record = msgspec.json.decode(payload, type=Record)
-        if record.kind == "end":
-            open_requests.pop(record.engine_request_id, None)
-        else:
-            open_requests[record.engine_request_id] = record
+    if before is not None:
+        _follow(before, open_requests)
+    end = _follow(segment, open_requests)
     ends = [
         msgspec.json.encode(
             msgspec.structs.replace(
@@ -181,6 +222,20 @@ def _finish(segment: Segment, descriptor: int, wall_ms: int) -> None:
     ]
     valid = max(end, len(segments.MAGIC)) if segment.path.stat().st_size >= len(segments.MAGIC) else 0
     segments.finish_orphan(descriptor, ends, valid)
+
+
+def _follow(segment: Segment, open_requests: dict[str, Record]) -> int:
+    """Keep the last record of each request without an end. Returns the offset behind the last whole frame."""
+    end = 0
+    for payload, end in segments.read_frames(segment.path, 0):  # noqa: B007  # the last offset is the result
+        if payload == segments.CLOSED:
+            continue
+        record = msgspec.json.decode(payload, type=Record)
+        if record.kind == "end":
+            open_requests.pop(record.engine_request_id, None)
+        else:
+            open_requests[record.engine_request_id] = record
+    return end
 
 
 def _sync_and_close(descriptor: int) -> None:

@@ -11,6 +11,7 @@ import base64
 import binascii
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -25,11 +26,16 @@ class CursorError(ValueError):
     """The cursor was not made by this reader."""
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
+_MAX_OPEN = 4096
+"""Unfinished segments that a cursor may name; each API process has one or two."""
+
+
 class _Cursor(msgspec.Struct):
     """Segments up to `done` are finished; the others are read up to their offset in `at`."""
 
-    done: int = 0
-    at: dict[int, int] = {}
+    done: _Count = 0
+    at: Annotated[dict[_Count, _Count], msgspec.Meta(max_length=_MAX_OPEN)] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,10 @@ def read_page(directory: Path, after: str, limit: int, request_id: str | None = 
     records: list[Record] = []
     for segment in found:
         offset = cursor.at.get(segment.serial, 0)
-        data = segments.read_from(segment.path, offset)
+        try:
+            data = segments.read_from(segment.path, offset)
+        except FileNotFoundError:  # its week was over just now
+            continue
         if needle not in data and data.endswith(_CLOSING):
             cursor.at[segment.serial] = offset + len(data)
             continue
@@ -68,11 +77,18 @@ def read_page(directory: Path, after: str, limit: int, request_id: str | None = 
 def _forget_finished(cursor: _Cursor, found: list[Segment]) -> None:
     """Closed segments that were read to the end need no entry once nothing older is open."""
     for segment in found:
-        if cursor.at.get(segment.serial, 0) < segment.path.stat().st_size or not is_closed(segment):
+        if not _is_finished(segment, cursor.at.get(segment.serial, 0)):
             break
         cursor.done = segment.serial
     alive = {segment.serial for segment in found if segment.serial > cursor.done}
     cursor.at = {serial: offset for serial, offset in cursor.at.items() if serial in alive}
+
+
+def _is_finished(segment: Segment, offset: int) -> bool:
+    try:
+        return offset >= segment.path.stat().st_size and is_closed(segment)
+    except FileNotFoundError:
+        return True
 
 
 def _encode(cursor: _Cursor) -> str:

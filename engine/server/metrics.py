@@ -33,6 +33,7 @@ COUNTERS: Mapping[str, str] = {
     "engine_overrun_tokens": "Tokens computed after the end of an answer; never billed.",
     "engine_client_disconnects": "Requests whose caller went away before the end.",
     "engine_internal_errors": "Exceptions that became an answer with status 500.",
+    "engine_journal_errors": "Usage records, or snapshots of these figures, that could not be written.",
     "engine_core_losses": "Core processes that ended while this process was serving.",
     "engine_late_outputs": "Outputs of the core for requests that had already ended.",
 }

@@ -7,6 +7,7 @@ closing frame belongs to a dead process. Knows frames, not what the records in t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -50,22 +51,34 @@ def list_segments(directory: Path) -> list[Segment]:
 def create_segment(directory: Path, worker: int) -> tuple[int, Segment]:
     """A new, locked file → (descriptor, segment). A serial number is given once, also across processes and
     after segments were removed: the last one given stands in the directory's lock file."""
+    with locked(directory) as lock:
+        existing = list_segments(directory)
+        given = os.pread(lock, 12, 0)
+        serial = max(int(given) if given.isdigit() else 0, existing[-1].serial if existing else 0) + 1
+        path = directory / f"{serial:012d}.w{worker}.journal"
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write_all(descriptor, MAGIC)
+            _write_all(lock, f"{serial:012d}".encode(), 0)
+            _sync_directory(directory)
+        except OSError:
+            os.close(descriptor)
+            path.unlink()
+            raise
+    return descriptor, Segment(serial, worker, path)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[int]:
+    """The directory, made if it is not there, held against other processes. Yields its lock file."""
     directory.mkdir(parents=True, exist_ok=True)
     lock = os.open(directory / "journal.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        existing = list_segments(directory)
-        given = int(os.pread(lock, 12, 0) or b"0")
-        serial = max(given, existing[-1].serial if existing else 0) + 1
-        os.pwrite(lock, f"{serial:012d}".encode(), 0)
-        path = directory / f"{serial:012d}.w{worker}.journal"
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, MAGIC)
+        yield lock
     finally:
         os.close(lock)
-    _sync_directory(directory)
-    return descriptor, Segment(serial, worker, path)
 
 
 def read_frames(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
@@ -116,8 +129,15 @@ def finish_orphan(descriptor: int, payloads: Sequence[bytes], end_of_valid: int)
     os.ftruncate(descriptor, end_of_valid)
     os.lseek(descriptor, 0, os.SEEK_END)
     head = MAGIC if end_of_valid < len(MAGIC) else b""
-    os.write(descriptor, head + b"".join(frame(payload) for payload in [*payloads, CLOSED]))
+    _write_all(descriptor, head + b"".join(frame(payload) for payload in [*payloads, CLOSED]))
     os.fsync(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int | None = None) -> None:
+    """A regular file takes less than everything only when the disk is full."""
+    written = os.write(descriptor, data) if offset is None else os.pwrite(descriptor, data, offset)
+    if written < len(data):
+        raise OSError(errno.ENOSPC, "the usage journal cannot be written: the disk is full")
 
 
 def _sync_directory(directory: Path) -> None:

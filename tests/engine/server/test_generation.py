@@ -226,6 +226,37 @@ async def test_end_is_journalled_before_the_caller_sees_it(server: Server, tmp_p
     assert end.e2e_ms >= end.ttft_ms > 0
 
 
+async def test_what_cannot_be_journalled_is_not_begun(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway asks another replica; nothing reaches the core."""
+    monkeypatch.setattr(server.services.journal, "write", _full_disk)
+    async with server.session() as session:
+        for stream in (False, True):
+            async with session.post("/v1/chat/completions", json={**CHAT, "stream": stream}) as answer:
+                assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+                assert (await answer.json())["error"]["code"] == "journal_unavailable"
+        assert (server.core.seen, len(server.services.in_flight)) == ([], 0)
+        async with session.get("/metrics") as metrics:
+            assert 'engine_journal_errors_total{model_name="tiny",engine="0"} 2\n' in await metrics.text()
+
+
+async def test_what_is_under_way_ends_without_the_journal(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server.session() as session:
+        server.core.hold()
+        stream = await _open_stream(server, session, steps=2)
+        monkeypatch.setattr(server.services.journal, "write", _full_disk)
+        server.core.release(1000)
+        assert events(await stream.text())[-1] == "[DONE]"
+        await idle(server)
+
+
+def _full_disk(record: Record) -> None:
+    raise OSError(28, "No space left on device")
+
+
 async def test_progress_every_64_tokens(server: Server) -> None:
     server.core.hold()
     server.core.script(Script(tuple(range(70, 90)) * 20, per_step=8))

@@ -74,6 +74,7 @@ async def test_usage_parameters(server: Server) -> None:
             ({"limit": "0"}, "limit"),
             ({"limit": "x"}, "limit"),
             ({"limit": "99999"}, "limit"),
+            ({"limit": "000000123456789"}, "limit"),
             ({"after": "nonsense"}, "after"),
         ):
             async with session.get("/internal/usage", params=query) as answer:

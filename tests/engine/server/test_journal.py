@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -136,6 +137,103 @@ async def test_a_full_disk_fails_the_write_and_hides_nothing(
     writer.write(record("c"))
     assert names(tmp_path) == ["start a", "start c"]
     writer.close()
+
+
+async def test_rotation_fails_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records go on into the old segment; nothing is ever written to a descriptor that was closed, which by then
+    is somebody else's."""
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 2000)
+    monkeypatch.setattr(journal, "_ROTATE_AGAIN_BYTES", 500)
+    writer = Journal(tmp_path, 0, lambda: 1)
+
+    def full(directory: Path, worker: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(segments, "create_segment", full)
+        for number in range(20):
+            writer.write(record(str(number)))
+            with (tmp_path / "bystander").open("wb") as file:
+                file.flush()
+    assert (tmp_path / "bystander").read_bytes() == b""
+    assert len(segments.list_segments(tmp_path)) == 1
+    for number in range(20, 30):
+        writer.write(record(str(number)))
+    assert len(segments.list_segments(tmp_path)) > 1
+    assert names(tmp_path) == [f"start {number}" for number in range(30)]
+    writer.close()
+    assert all(journal.is_closed(segment) for segment in segments.list_segments(tmp_path))
+
+
+async def test_one_fsync_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that hangs collects no threads and no descriptors; what came meanwhile is synced afterwards."""
+    monkeypatch.setattr(journal, "SYNC_S", 0.001)
+    writer = Journal(tmp_path, 0, lambda: 1)
+    synced: list[int] = []
+    release = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), release.wait(10)))
+    for number in range(50):
+        writer.write(record(str(number)))
+        await asyncio.sleep(0.002)
+    assert len(synced) == 1
+    release.set()
+    async with asyncio.timeout(5):
+        while len(synced) < 2:  # noqa: ASYNC110  # a thread does it
+            await asyncio.sleep(0.001)
+    writer.close()
+
+
+async def test_a_failing_fsync_is_said_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal, "SYNC_S", 0.001)
+    writer = Journal(tmp_path, 0, lambda: 1)
+
+    def failing(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", failing)
+        for name in ("a", "b"):
+            writer.write(record(name))
+            async with asyncio.timeout(5):
+                while "fsync failed" not in caplog.text:  # noqa: ASYNC110  # a thread does it
+                    await asyncio.sleep(0.001)
+            caplog.clear()
+    writer.close()
+    assert names(tmp_path) == ["start a", "start b"]
+
+
+async def test_closing_on_a_full_disk_leaves_an_orphan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Journal(tmp_path, 0, lambda: 1)
+    writer.write(record("a"))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "write", lambda descriptor, data: 0)
+        writer.close()
+        assert close_orphans(tmp_path, 9) == 0  # still full: said, and left for later
+    assert close_orphans(tmp_path, 9) == 1
+    assert names(tmp_path) == ["start a", "end a"]
+
+
+async def test_requests_that_began_before_a_rotation_get_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, other = Journal(tmp_path, 0, lambda: 1), Journal(tmp_path, 1, lambda: 1)
+    for name in ("ended", "open", "moved"):
+        dead.write(record(name, completion_tokens=3))
+    other.write(record("of another process"))
+    with monkeypatch.context() as small:
+        small.setattr(dead, "_full_at", 0)
+        dead.write(record("ended", "progress"))
+    dead.write(record("ended", "end"))
+    dead.write(record("moved", "progress", completion_tokens=5))
+    os.close(dead._descriptor)
+    assert close_orphans(tmp_path, 99) == 1
+    ends = [r for r in read_page(tmp_path, "", 99).records if r.kind == "end" and r.finish_reason == "error"]
+    assert [(r.engine_request_id, r.completion_tokens) for r in ends] == [("open", 3), ("moved", 5)]
+    other.close()
 
 
 async def test_without_a_directory_nothing_is_written() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from engine.server import journal
+from engine.server import journal, segments
 from engine.server.journal import Journal, Record, close_orphans
 from engine.server.journal_reader import CursorError, read_page
 from engine.server.segments import list_segments
@@ -118,7 +120,38 @@ async def test_a_damaged_record_hides_only_what_follows_in_its_segment(tmp_path:
     assert [r.engine_request_id for r in read_page(tmp_path, "", 9).records] == ["a", "c"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "%%%", "AAAA", "gqRkb25l", "é"])
+async def test_a_segment_may_go_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer removes what is a week old, without asking."""
+    for name in ("old", "new"):
+        writer = Journal(tmp_path, 0, lambda: 1)
+        write(writer, name)
+        writer.close()
+    found = list_segments(tmp_path)
+    monkeypatch.setattr(segments, "list_segments", lambda _: found)
+    found[0].path.unlink()
+    page = read_page(tmp_path, "", 9)
+    assert ([r.engine_request_id for r in page.records], page.complete) == (["new"], True)
+    assert read_page(tmp_path, page.cursor, 9).records == []
+
+
+def made_up(**values: object) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(values)).decode()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("x", "%%%", "AAAA", "gqRkb25l", "é"),
+        *(
+            made_up(at={1: -1}),
+            made_up(at={-1: 1}),
+            made_up(at={1: 2**63}),
+            made_up(done=-1),
+            made_up(done=2**64 - 1),
+        ),
+        made_up(at=dict.fromkeys(range(5000), 0)),
+    ],
+)
 def test_foreign_cursors_are_refused(tmp_path: Path, cursor: str) -> None:
     with pytest.raises(CursorError):
         read_page(tmp_path, cursor, 5)

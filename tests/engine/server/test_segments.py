@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from engine.server.segments import (
     frame,
     hold_orphan,
     list_segments,
+    locked,
     read_frames,
 )
 
@@ -69,6 +71,32 @@ def test_a_living_writer_cannot_be_closed(tmp_path: Path) -> None:
         assert held is not None
         finish_orphan(held, [b"end"], len(MAGIC))
     assert [payload for payload, _ in read_frames(segment.path, 0)] == [b"end", CLOSED]
+
+
+def test_a_segment_that_cannot_be_begun_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_files = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda descriptor, data: 0)
+        with pytest.raises(OSError, match="full"):
+            create_segment(tmp_path, 0)
+    assert list_segments(tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == open_files
+    descriptor, segment = create_segment(tmp_path, 0)
+    os.close(descriptor)
+    assert segment.serial == 1
+
+
+def test_making_and_closing_exclude_each_other(tmp_path: Path) -> None:
+    """Between a file's creation and its lock it looks like a dead writer's."""
+    with locked(tmp_path):
+        making = threading.Thread(target=lambda: os.close(create_segment(tmp_path, 0)[0]))
+        making.start()
+        making.join(0.05)
+        assert list_segments(tmp_path) == []
+    making.join(10)
+    assert len(list_segments(tmp_path)) == 1
 
 
 def test_an_orphan_without_a_head_gets_one(tmp_path: Path) -> None:
