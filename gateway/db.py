@@ -103,6 +103,7 @@ class Database:
             max_overflow=0,
             pool_timeout=options.connect_timeout_s,
             connect_args=_connect_args(name, role, options),
+            hide_parameters=True,  # an error's text goes to the logs; values that callers sent do not
         )
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         self._readers = async_sessionmaker(

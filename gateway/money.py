@@ -7,15 +7,16 @@ maxima covers whatever is settled within them. Where prices come from is not kno
 
 from decimal import Decimal
 
-__all__ = ["NANOUSD_PER_USD", "cost_nanousd", "format_usd", "nanousd_from_usd"]
+__all__ = ["NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "format_usd", "nanousd_from_usd"]
 
 NANOUSD_PER_USD = 1_000_000_000
-_MAX_TOKENS = 1_000_000_000
+TOKENS_MAX = 1_000_000_000
+"""Of one component of one request."""
 
 
 def cost_nanousd(tokens: int, nanousd_per_token: Decimal) -> int:
     """What `tokens` cost. Exact up to the rounding: 9 digits of tokens times 18 of price fit a Decimal's 28."""
-    assert 0 <= tokens <= _MAX_TOKENS, f"{tokens} tokens"
+    assert 0 <= tokens <= TOKENS_MAX, f"{tokens} tokens"
     assert nanousd_per_token >= 0, f"a price is not negative: {nanousd_per_token}"
     return int(tokens * nanousd_per_token)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.errors import InvalidValue
 from gateway.limits import TokenEstimator, size_caps
+from gateway.money import TOKENS_MAX
 from gateway.routing import Target
 from gateway.tenancy.principal import Principal
 from gateway.wire import GenerationRequest
@@ -30,6 +32,8 @@ def sizes_of(
     caps, asked = size_caps(principal, model), request.max_output_tokens
     prompt_max = _capped(request.prompt_tokens_max, caps.max_prompt_tokens)
     output_max = _capped(target.default_max_output if asked is None else asked, caps.max_output_tokens)
+    if output_max * request.choices > TOKENS_MAX:
+        raise InvalidValue(f"All answers together may not have more than {TOKENS_MAX} tokens.", "max_tokens")
     return Sizes(
         prompt_max,
         output_max,

@@ -18,7 +18,7 @@ __all__ = ["OpenAIRoutes"]
 
 JSON = {"content-type": "application/json"}
 OWNER = "tollway"
-RETRY_COUNT_MAX = 1000
+RETRY_COUNT_DIGITS = 3
 
 
 class OpenAIRoutes:
@@ -73,4 +73,6 @@ def _model(target: Target) -> dict[str, str | int]:
 
 
 def _retry_count(value: str | None) -> int:
-    return min(int(value), RETRY_COUNT_MAX) if value is not None and value.isdecimal() else 0
+    """What the client's SDK says, if it is a number that makes sense."""
+    is_count = value is not None and value.isdecimal() and len(value) <= RETRY_COUNT_DIGITS
+    return int(value) if value is not None and is_count else 0

@@ -21,8 +21,10 @@ CHAT: Endpoint = "chat.completions"
 COMPLETIONS: Endpoint = "completions"
 
 CHOICES_MAX = 128
+PROMPTS_MAX = 2048
 OUTPUT_TOKENS_MAX = 1 << 20
-SEED_BITS = 63
+# The serialiser follows 254 levels, the parser 1,024: what cannot be sent on must not be admitted.
+DEPTH_MAX = 250
 # What a chat template may add around the messages: role markers, a default system prompt, BOS.
 TEMPLATE_TOKENS_MAX = 256
 
@@ -86,7 +88,18 @@ def _object(raw: bytes) -> dict[str, Any]:
         raise InvalidRequest(f"We could not parse the JSON body of your request: {error}.") from error
     if not isinstance(fields, dict):
         raise InvalidRequest("The body must be a JSON object.")
+    if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and not _can_be_sent_on(fields):
+        raise InvalidRequest("The JSON body of your request is nested too deeply.")
     return fields
+
+
+def _can_be_sent_on(fields: dict[str, Any]) -> bool:
+    """Brackets may also be text, so only the serialiser itself knows."""
+    try:
+        orjson.dumps([fields])
+    except TypeError:
+        return False
+    return True
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:
@@ -129,7 +142,7 @@ def _max_output(fields: dict[str, Any]) -> int | None:
     """`max_completion_tokens` wins over the older name, as at OpenAI."""
     for name in ("max_completion_tokens", "max_tokens"):
         if fields.get(name) is not None:
-            return _integer(fields, name, 0, OUTPUT_TOKENS_MAX, 0)
+            return _integer(fields, name, 1, OUTPUT_TOKENS_MAX, 1)
     return None
 
 
@@ -153,4 +166,6 @@ def _parts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
         raise InvalidRequest("'prompt' must be a string or an array.", "prompt")
     if not prompt:
         raise InvalidValue("'prompt' must not be empty.", "prompt")
+    if not isinstance(prompt[0], int) and len(prompt) > PROMPTS_MAX:
+        raise InvalidValue(f"'prompt' must not hold more than {PROMPTS_MAX} prompts.", "prompt")
     return 1 if isinstance(prompt[0], int) else len(prompt)

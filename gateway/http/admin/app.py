@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -32,6 +34,7 @@ from gateway.tenancy.principal import ADMIN_SCOPE
 __all__ = ["AdminParts", "create_admin"]
 
 PREFIX = "/v1/organization"
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (ProjectRoutes, KeyRoutes, RouteRoutes, PriceRoutes, PoolRoutes, BudgetRoutes, UsageRoutes)
 
 
@@ -42,6 +45,7 @@ def create_admin(parts: AdminParts) -> Handler:
         principal = await parts.auth.admin(call.header(b"authorization"))
         principal.require(ADMIN_SCOPE)
         body = await call.body(parts.body_bytes_max)
+        _refuse_nul(call, body)
         call.scope["state"] = {
             "actor": Actor("admin_key", principal.key_id, call.request_id, call.peer),
             "request_id": call.request_id,
@@ -56,6 +60,13 @@ def create_admin(parts: AdminParts) -> Handler:
         await app(call.scope, receive, call.send)
 
     return handle
+
+
+def _refuse_nul(call: Call, body: bytes) -> None:
+    """No text of ours may hold U+0000: Postgres cannot store it, nor look for it."""
+    query = call.scope["query_string"]
+    if "\0" in call.path or b"%00" in query or b"\0" in query or _NUL.search(body):
+        raise InvalidRequest("The character U+0000 is not allowed.")
 
 
 def _application(parts: AdminParts) -> FastAPI:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from gateway.errors import InvalidValue
 from gateway.exchange.sizes import Sizes, sizes_of
 from gateway.ids import KeyId, TenantId
 from gateway.limits import TokenEstimator
 from gateway.tenancy.principal import LimitSet, Principal, ScopedLimits
-from gateway.wire import CHAT, parse_generation
+from gateway.wire import CHAT, COMPLETIONS, parse_generation
 from tests.gateway.exchange.test_ending import exchange
 
 
@@ -33,6 +36,16 @@ def test_a_prompt_is_never_more_tokens_than_bytes() -> None:
 
 def test_every_choice_counts_for_the_limits() -> None:
     assert sizes(n=3).estimate - sizes(n=1).estimate == 100 + len(', "n": 3') - len(', "n": 1')
+
+
+def test_no_request_is_too_large_to_be_priced() -> None:
+    assert sizes(max_tokens=1 << 20, n=128).output_max == 1 << 20
+    many = {"model": "m", "prompt": ["a"] * 2048, "n": 128, "max_tokens": 1 << 20}
+    request = parse_generation(COMPLETIONS, json.dumps(many).encode())
+    principal = Principal(TenantId("t"), KeyId("k"), frozenset())
+    with pytest.raises(InvalidValue) as refused:
+        sizes_of(principal, request, exchange().target, TokenEstimator())
+    assert refused.value.param == "max_tokens"
 
 
 def test_caps_of_the_tenant() -> None:

@@ -58,6 +58,8 @@ def test_renders_unknown_fields_and_changes() -> None:
         (b'{"model": "m", "messages": [1], "n": 0}', "invalid_value", "n"),
         (b'{"model": "m", "messages": [1], "n": true}', None, "n"),
         (b'{"model": "m", "messages": [1], "max_tokens": "9"}', None, "max_tokens"),
+        (b'{"model": "m", "messages": [1], "max_tokens": 0}', "invalid_value", "max_tokens"),
+        (b'{"model": "m", "messages": [1], "x": ' + b"[" * 300 + b"]" * 300 + b"}", None, None),
         (b'{"model": "m", "messages": [1], "max_tokens": -1}', "invalid_value", "max_tokens"),
         (b'{"model": "m", "messages": [1], "stream_options": {}}', "invalid_value", "stream_options"),
         (b'{"model": "m", "messages": [1], "stream": true, "stream_options": 1}', None, "stream_options"),
@@ -69,8 +71,18 @@ def test_refuses_with_the_field(raw: bytes, code: str | None, param: str | None)
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, code, param)
 
 
+def test_brackets_in_a_text_are_no_depth() -> None:
+    assert json.loads(render(parse(x="[" * 300), {}, frozenset()))["x"] == "[" * 300
+
+
 @pytest.mark.parametrize(
-    ("prompt", "code"), [(None, "missing_required_parameter"), (1, None), ([], "invalid_value")]
+    ("prompt", "code"),
+    [
+        (None, "missing_required_parameter"),
+        (1, None),
+        ([], "invalid_value"),
+        (["a"] * 2049, "invalid_value"),
+    ],
 )
 def test_refuses_a_prompt(prompt: Any, code: str | None) -> None:
     with pytest.raises(GatewayError) as caught:
