@@ -53,6 +53,8 @@ class UpstreamCalls:
             raise AttemptFailed("stale", EngineFailed(), is_over=True) from error
         except UpstreamError as error:
             over = isinstance(error, ConnectFailed)
+            if over:
+                attempt.did_nothing()
             raise AttemptFailed("failed", EngineFailed(), is_over=over) from error
         except EventTooLarge as error:
             raise AttemptFailed("failed", EngineFailed(), is_over=False) from error
@@ -72,6 +74,7 @@ class UpstreamCalls:
             self._replicas.observe(attempt.replica, load)
         if reply.status != 200:
             target, said = exchange.target, read_error(await reply.read_whole())
+            attempt.did_nothing()
             attempt.saw(said.usage)
             refusal = judge(reply.status, reply.headers, said, target.upstream_model, target.served_model)
             raise AttemptFailed(refusal.verdict, refusal.error, is_over=True)

@@ -36,14 +36,15 @@ class Ending:
 
 def settlement_of(exchange: Exchange, ending: Ending, occurred_at: datetime) -> Settlement:
     attempt = exchange.attempt
-    records = [unbilled_record(earlier, "retry") for earlier in exchange.set_aside]
+    records = [unbilled_record(earlier, "retry") for earlier in exchange.set_aside if _is_told(earlier)]
     usage, is_known = None, True
     unbilled = ending.unbilled
     if attempt is not None and ending.status == "cancelled" and _nothing_came(attempt):
         # Gone before the first token. Without the engine's word the journal may still know better.
         unbilled, is_known = "after_cancel", attempt.figure is not None
     if attempt is not None and unbilled is not None:
-        records.append(unbilled_record(attempt, unbilled))
+        if _is_told(attempt) or not is_known:
+            records.append(unbilled_record(attempt, unbilled))
     elif attempt is not None:
         usage, is_known = _usage(exchange, attempt)
         records.append(_billed_record(attempt, usage))
@@ -70,6 +71,12 @@ def unbilled_record(attempt: Attempt, reason: UnbilledReason) -> AttemptRecord:
         cached_tokens=usage.cached_tokens,
         completion_tokens=usage.completion_tokens,
     )
+
+
+def _is_told(attempt: Attempt) -> bool:
+    """Whether its row can be written now. An engine that died over it says later, in its journal, what it had
+    produced; a row of zeros would contradict that for ever."""
+    return attempt.figure is not None or not attempt.dialect.has_journal
 
 
 def _nothing_came(attempt: Attempt) -> bool:

@@ -47,6 +47,10 @@ class Attempt:
         """Something of the answer reached the client, so nobody else can give it any more."""
         return self.scanner.events > 0 or self.is_complete
 
+    def did_nothing(self) -> None:
+        """The engine refused it, or never met it."""
+        self.figure = Figure(Usage(0, 0))
+
     def saw(self, usage: Usage | None) -> None:
         if usage is not None:
             self.figure = Figure(usage)

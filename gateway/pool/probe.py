@@ -4,6 +4,7 @@ Place: the supervisor's eyes. Our own engines tell their epoch and state; a thir
 ready when it lists its models. Knows no desired state and decides nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,7 +32,7 @@ class Probe:
     """Owns an HTTP client; `close()` it when its supervisor ends."""
 
     def __init__(self, key: str, timeout_s: float = _TIMEOUT_S) -> None:
-        """`key` is what our engines take as internal key and others as API key."""
+        """`key` is what our engines take as internal key, and others that we start as API key."""
         self._headers = {"Authorization": f"Bearer {key}"}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._client: aiohttp.ClientSession | None = None
@@ -40,8 +41,9 @@ class Probe:
         """The engine's state, or None when it does not answer as an engine does."""
         try:
             if kind == "tollway":
-                return _parse(await self._json(f"{url}/internal/status"))
-            await self._json(f"{url}/v1/models")
+                return _parse(await self._json(f"{url}/internal/status", self._headers))
+            # An engine that somebody else runs must never see the key of ours.
+            await self._json(f"{url}/v1/models", {} if kind == "external" else self._headers)
             return EngineStatus("ready")
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
             return None
@@ -58,8 +60,8 @@ class Probe:
         if self._client is not None:
             await self._client.close()
 
-    async def _json(self, url: str) -> object:
-        async with self._session().get(url, headers=self._headers) as answer:
+    async def _json(self, url: str, headers: Mapping[str, str]) -> object:
+        async with self._session().get(url, headers=headers) as answer:
             answer.raise_for_status()
             if answer.content_length is not None and answer.content_length > _ANSWER_BYTES_MAX:
                 raise ValueError("a status answer of that size is none")

@@ -33,6 +33,8 @@ class ReplicaRef:
     replica_id: ReplicaId
     pool_id: PoolId
     url: str | None
+    is_ours: bool = True
+    """An engine of our own. Others keep no journal, and must never be shown the key that ours take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,12 @@ __all__ = [
     "write_unbilled",
 ]
 
-_REPLICAS = text("SELECT id, pool_id, url FROM replica ORDER BY id")
+_REPLICAS = text(
+    """
+    SELECT r.id, r.pool_id, r.url, coalesce(p.spec ->> 'kind', 'tollway') = 'tollway'
+    FROM replica r JOIN pool p ON p.id = r.pool_id ORDER BY r.id
+    """
+)
 _CURSOR = text("SELECT cursor FROM journal_cursor WHERE replica_id = :replica_id")
 _SAVE_CURSOR = text(
     """
@@ -64,7 +69,8 @@ _ATTEMPTS_OF = text(
 # Settled requests that some attempt of the journal is not written for: retries that the gateway saw nothing of.
 _UNWRITTEN = text(
     f"""
-    SELECT {_ATTEMPT_COLUMNS}, s.tenant_id
+    SELECT {_ATTEMPT_COLUMNS}, s.tenant_id,
+        EXISTS (SELECT FROM attempt a WHERE a.request_id = j.request_id AND a.attempt > j.attempt) AS was_retried
     FROM journal_attempt j JOIN settled_request s USING (request_id)
     WHERE j.matched_at IS NULL AND j.has_ended AND NOT s.is_provisional
         AND j.read_at < now() - make_interval(secs => :lag_s)
@@ -88,12 +94,14 @@ _UNMATCHED = text(
     WHERE matched_at IS NULL AND at < now() - make_interval(secs => :lag_s)
     """
 )
-# Ended for the engine for a while, but open in the ledger, or settled only provisionally.
+# Ended for the engine for a while, but open in the ledger, or settled only provisionally. What the ledger has never
+# heard of cannot be settled, only counted: it must not stand before what can be.
 _UNSETTLED = text(
     """
     SELECT j.request_id FROM journal_attempt j
     LEFT JOIN settled_request s USING (request_id)
-    WHERE j.matched_at IS NULL AND (s.request_id IS NULL OR s.is_provisional)
+    WHERE j.matched_at IS NULL AND (s.is_provisional
+        OR (s.request_id IS NULL AND EXISTS (SELECT FROM hold h WHERE h.request_id = j.request_id)))
     GROUP BY j.request_id
     HAVING bool_and(j.has_ended) AND max(j.read_at) < now() - make_interval(
         secs => CASE WHEN bool_or(s.is_provisional) THEN CAST(:provisional_lag_s AS double precision)
@@ -105,7 +113,7 @@ _UNSETTLED = text(
 
 async def replicas(connection: WriteConnection) -> list[ReplicaRef]:
     rows = await connection.execute(_REPLICAS)
-    return [ReplicaRef(ReplicaId(row[0]), PoolId(row[1]), row[2]) for row in rows]
+    return [ReplicaRef(ReplicaId(row[0]), PoolId(row[1]), row[2], row[3]) for row in rows]
 
 
 async def cursor_of(connection: WriteConnection, replica_id: ReplicaId) -> str | None:
@@ -144,9 +152,9 @@ async def unsettled_requests(
 
 
 async def write_unbilled(connection: WriteConnection, lag_s: float, limit: int) -> int:
-    """Attempts that only the journal knows, of requests that are settled: unbilled, our error."""
+    """Attempts that only the journal knows, of requests that are settled: unbilled, as retries or errors of ours."""
     rows = await connection.execute(_UNWRITTEN, {"lag_s": lag_s, "limit": limit})
-    found = [_unbilled_row(Evidence(*row[:-1]), row[-1]) for row in rows]
+    found = [_unbilled_row(Evidence(*row[:-2]), row[-2], was_retried=row[-1]) for row in rows]
     if found:
         await connection.execute(_WRITE_UNBILLED, {"attempts": msgspec.json.encode(found).decode()})
     return len(found)
@@ -163,7 +171,7 @@ async def unmatched_tokens(connection: WriteConnection, lag_s: float) -> int:
     return int((await connection.execute(_UNMATCHED, {"lag_s": lag_s})).scalar_one())
 
 
-def _unbilled_row(one: Evidence, tenant_id: str) -> dict[str, Any]:
+def _unbilled_row(one: Evidence, tenant_id: str, *, was_retried: bool) -> dict[str, Any]:
     return {
         "request_id": one.request_id,
         "attempt": one.attempt,
@@ -176,7 +184,7 @@ def _unbilled_row(one: Evidence, tenant_id: str) -> dict[str, Any]:
         "overrun_tokens": one.overrun_tokens,
         "billed_prompt_tokens": 0,
         "billed_completion_tokens": 0,
-        "unbilled_reason": "our_error",
+        "unbilled_reason": "retry" if was_retried else "our_error",
         "resumed_from": None,
         "finish_reason": one.finish_reason,
     }

@@ -86,6 +86,8 @@ class Reconciler:
         return settled
 
     async def _look_at(self, replica: ReplicaRef, view: _View) -> None:
+        if not replica.is_ours:
+            return
         try:
             status = await self._reader.status(replica)
             view.working_on |= status.request_ids

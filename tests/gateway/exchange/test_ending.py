@@ -16,7 +16,7 @@ from gateway.routing.breaker import Breaker, BreakerRules
 from gateway.routing.replicas import LiveReplica
 from gateway.routing.target import ReplicaRow, Target
 from gateway.tenancy.principal import Principal
-from gateway.upstream import NativeDialect
+from gateway.upstream import GenericDialect, NativeDialect
 from gateway.upstream.dialect import Figure
 from gateway.wire import CHAT, StreamScanner, Usage, parse_generation
 
@@ -80,13 +80,28 @@ def test_leaving_before_the_first_token_costs_nothing(figure: Usage | None, prov
 
 def test_our_errors_and_retries_are_written_and_not_billed() -> None:
     done = exchange()
-    done.set_aside = [attempt(0, Usage(7, 2)), attempt(1)]
+    refused = attempt(1)
+    refused.did_nothing()
+    done.set_aside = [attempt(0, Usage(7, 2)), refused]
     done.attempt = attempt(2, Usage(7, 1))
     settled = settlement_of(done, Ending("error", 11.0, "timeout", "our_error"), NOW)
     assert [record.unbilled_reason for record in settled.attempts] == ["retry", "retry", "our_error"]
     assert [record.unbilled_tokens for record in settled.attempts] == [9, 0, 8]
     assert all(record.billed_prompt_tokens == 0 for record in settled.attempts)
     assert not settled.is_provisional
+
+
+def test_what_an_engine_never_told_is_left_to_its_journal() -> None:
+    """A row of zeros would contradict the journal, which says later what the engine had produced."""
+    done = exchange()
+    done.set_aside, done.attempt = [attempt(0)], attempt(1, Usage(7, 5), events=5)
+    assert [record.attempt for record in settlement_of(done, Ending("ok", 11.0), NOW).attempts] == [1]
+    done.attempt = attempt(1)
+    settled = settlement_of(done, Ending("error", 11.0, "timeout", "our_error"), NOW)
+    assert (settled.attempts, settled.is_provisional) == ((), False)
+    done.attempt.dialect = GenericDialect()
+    settled = settlement_of(done, Ending("error", 11.0, "timeout", "our_error"), NOW)
+    assert [record.attempt for record in settled.attempts] == [1]
 
 
 def test_no_attempt_at_all() -> None:

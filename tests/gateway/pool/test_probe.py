@@ -2,11 +2,13 @@
 
 import asyncio
 
+from aiohttp import web
+
 from gateway.ids import ReplicaId
 from gateway.pool.local import LocalLauncher
 from gateway.pool.probe import EngineStatus, Probe
 from gateway.pool.process import free_port
-from tests.gateway.pool.conftest import stub_spec, until
+from tests.gateway.pool.conftest import KEY, stub_spec, until
 
 
 async def test_states_of_our_engine_and_of_a_strangers(launcher: LocalLauncher, probe: Probe) -> None:
@@ -56,3 +58,24 @@ async def test_a_wrong_key_is_no_answer(launcher: LocalLauncher, probe: Probe) -
     finally:
         await stranger.close()
         await launcher.kill(ReplicaId("rep"), running)
+
+
+async def test_somebody_elses_engine_never_sees_our_key(probe: Probe) -> None:
+    seen: list[str | None] = []
+
+    async def models(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.json_response({"object": "list", "data": []})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        assert await probe.status(url, "external") == EngineStatus("ready", None)
+        assert await probe.status(url, "vllm") == EngineStatus("ready", None)
+    finally:
+        await runner.cleanup()
+    assert seen == [None, f"Bearer {KEY}"]

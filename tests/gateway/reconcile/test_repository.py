@@ -6,7 +6,14 @@ from datetime import UTC, datetime
 from gateway.ids import PoolId, ReplicaId, RequestId
 from gateway.reconcile.evidence import JournalAttempt
 from gateway.reconcile.journal import ReplicaRef
-from gateway.reconcile.repository import attempts_of, cursor_of, replicas, save_page, unmatched_tokens
+from gateway.reconcile.repository import (
+    attempts_of,
+    cursor_of,
+    replicas,
+    save_page,
+    unmatched_tokens,
+    unsettled_requests,
+)
 from tests.gateway.books import Books
 
 R = ReplicaId("replica_1")
@@ -50,12 +57,35 @@ async def test_counters_grow_and_nothing_changes_after_the_end(books: Books) -> 
 
 async def test_every_replica_is_asked_whatever_its_state(books: Books) -> None:
     await books.run("INSERT INTO pool (id, name, spec) VALUES ('pool_a', 'a', '{}')")
-    for name, state in (("r1", "ready"), ("r2", "failed")):
+    await books.run("INSERT INTO pool (id, name, spec) VALUES ('pool_b', 'b', '{\"kind\": \"external\"}')")
+    for name, pool, state in (
+        ("r1", "pool_a", "ready"),
+        ("r2", "pool_a", "failed"),
+        ("r3", "pool_b", "ready"),
+    ):
         await books.run(
-            "INSERT INTO replica (id, pool_id, node, state, url) VALUES (:id, 'pool_a', 'n', :state, NULL)",
+            "INSERT INTO replica (id, pool_id, node, state, url) VALUES (:id, :pool, 'n', :state, NULL)",
             id=name,
+            pool=pool,
             state=state,
         )
     async with books.database.transaction() as connection:
         found = await replicas(connection)
-    assert found == [ReplicaRef(ReplicaId(name), PoolId("pool_a"), None) for name in ("r1", "r2")]
+    assert found == [
+        ReplicaRef(ReplicaId("r1"), PoolId("pool_a"), None),
+        ReplicaRef(ReplicaId("r2"), PoolId("pool_a"), None),
+        ReplicaRef(ReplicaId("r3"), PoolId("pool_b"), None, is_ours=False),
+    ]
+
+
+async def test_what_the_ledger_never_heard_of_stands_before_nothing(books: Books) -> None:
+    """A journal that outlived its database: its requests can never be settled, and must not fill the page."""
+    ended = replace(STARTED, has_ended=True)
+    await _save(books, "c1", *(replace(ended, request_id=RequestId(f"req_0{number}")) for number in range(3)))
+    await _save(books, "c2", replace(ended, request_id=RequestId("req_9")))
+    await books.run(
+        """INSERT INTO settled_request (request_id, tenant_id, event_id, occurred_at, is_provisional)
+        VALUES ('req_9', 't', gen_random_uuid(), now(), true)"""
+    )
+    async with books.database.transaction() as connection:
+        assert await unsettled_requests(connection, 0, 0, limit=2) == ["req_9"]

@@ -41,9 +41,11 @@ class ScriptedReader:
     """The far side: replicas with a journal each."""
 
     def __init__(self) -> None:
+        self.asked: list[ReplicaId] = []
         self.replicas: dict[str, ScriptedReplica] = {}
 
     async def status(self, replica: ReplicaRef) -> ReplicaStatus:
+        self.asked.append(replica.replica_id)
         found = self._found(replica)
         return ReplicaStatus("e1", frozenset(map(RequestId, found.working_on)))
 
@@ -245,5 +247,14 @@ async def test_an_attempt_that_only_the_journal_knows_becomes_unbilled(
     )
     accounted = await scene.books.value("SELECT sum(prompt_tokens + completion_tokens)::int FROM attempt")
     assert journalled == accounted == 28
-    assert await scene.books.value("SELECT unbilled_reason FROM attempt WHERE attempt = 0") == "our_error"
+    assert await scene.books.value("SELECT unbilled_reason FROM attempt WHERE attempt = 0") == "retry"
     assert await scene.books.value("SELECT amount_nanousd FROM usage_event") == 10 * 100 + 5 * 400
+
+
+async def test_somebody_elses_engine_is_never_asked(scene: Scene) -> None:
+    """It would be shown the key that our engines take."""
+    await scene.books.run('UPDATE pool SET spec = \'{"kind": "external"}\'')
+    await scene.kill_gateway()
+    assert await scene.reconciler.run_once() == 1
+    assert scene.reader.asked == []
+    assert await scene.event() == ("unknown", 30, 0, 0)
