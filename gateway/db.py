@@ -55,8 +55,10 @@ NAMING_CONVENTION = {
 LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 
-# Class 08 (connection), 57P0x (shutdown, crash, not yet accepting) and 53300 (too many connections).
-_UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})
+# Connections, resources (disk, memory, connections), and the system under the server.
+_UNAVAILABLE_CLASSES = ("08", "53", "58")
+# Shutdown, crash, not yet accepting; a lock or a statement that took too long; read-only after a failover.
+_UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "55P03", "57014", "25006"})
 _SERIALIZATION_STATES = frozenset({"40001", "40P01"})
 
 DATABASE_ERRORS = (SQLAlchemyError, OSError, TimeoutError)
@@ -162,14 +164,14 @@ def is_serialization_failure(error: BaseException) -> bool:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """The server is away, going away, or full: nothing is wrong with what was asked of it."""
+    """The server is away, going away, full or too busy: nothing is wrong with what was asked of it."""
     if isinstance(error, OSError | TimeoutError | PoolTimeout):
         return True
     if not isinstance(error, DBAPIError):
         return False
     state = _sqlstate(error)
     if state is not None:
-        return state.startswith("08") or state in _UNAVAILABLE_STATES
+        return state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
     return error.connection_invalidated or isinstance(error, InterfaceError | OperationalError)
 
 

@@ -43,28 +43,28 @@ class BatchQueue(Generic[Op]):
         self._waiting: deque[Op] = deque()
         self._capacity = capacity
         self._batch_max = batch_max
-        self._is_closed = False
+        self.is_closed = False
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put_nowait(self, operation: Op) -> None:
-        if self._is_closed or len(self._waiting) >= self._capacity:
+        if self.is_closed or len(self._waiting) >= self._capacity:
             raise QueueFull
         self._waiting.append(operation)
         self._changed.set()
 
     async def get(self) -> list[Op]:
         """At least one operation; none once the queue is closed and empty."""
-        while not self._waiting and not self._is_closed:
+        while not self._waiting and not self.is_closed:
             self._changed.clear()
             await self._changed.wait()
         return [self._waiting.popleft() for _ in range(min(self._batch_max, len(self._waiting)))]
 
     def close(self) -> None:
         """Take nothing more; what waits is still handed out."""
-        self._is_closed = True
+        self.is_closed = True
         self._changed.set()
 
 

@@ -24,6 +24,7 @@ __all__ = ["Settler"]
 
 BATCH_MAX = 256
 QUEUE_MAX = 16_384
+SPOOL_RETRY_S = 0.5
 
 
 class Settler:
@@ -62,18 +63,14 @@ class Settler:
         async with self._replaying:
             records = await asyncio.to_thread(self._spool.read)
             applied = 0
-            while applied < len(records):
-                batch = records[applied : applied + BATCH_MAX]
-                try:
-                    await self._apply([msgspec.json.decode(record, type=Operation) for record in batch])
-                except (CommitUnknown, *DATABASE_ERRORS) as error:
-                    self._outage.begin(error)
-                    break
-                applied += len(batch)
-            if applied:
-                await asyncio.to_thread(self._spool.remove_first, applied)
-                self._metrics.ledger_spooled.set(len(self._spool))
-            return applied == len(records)
+            try:
+                while applied < len(records):
+                    batch = records[applied : applied + BATCH_MAX]
+                    await self._replay_batch(batch)
+                    applied += len(batch)
+            except (CommitUnknown, *DATABASE_ERRORS) as error:
+                self._outage.begin(error)
+            return await self._shorten(applied) and applied == len(records)
 
     def close(self) -> None:
         """Take nothing more into the queue; what comes after this goes to the spool."""
@@ -83,20 +80,62 @@ class Settler:
         try:
             self._queue.put_nowait(operation)
         except QueueFull:
-            # Blocks the loop for one fsync. Rare, and better than losing the settlement.
-            self._spool.append([msgspec.json.encode(operation)])
+            try:
+                # Blocks the loop for one fsync. Rare, and better than losing the settlement.
+                self._spool.append([msgspec.json.encode(operation)])
+            except OSError as error:
+                self._reject([operation], error)
         self._metrics.ledger_queue.labels("settle").set(len(self._queue))
 
     async def _commit(self, operations: list[Operation]) -> None:
-        if not self._outage.is_active:
+        """To the database, else to the disk, else both again: nothing is forgotten while the process lives."""
+        while True:
+            if not self._outage.is_active:
+                try:
+                    await self._apply(operations)
+                except (CommitUnknown, *DATABASE_ERRORS) as error:
+                    self._outage.begin(error)
+                else:
+                    return
             try:
-                await self._apply(operations)
-            except (CommitUnknown, *DATABASE_ERRORS) as error:
-                self._outage.begin(error)
+                await asyncio.to_thread(self._spool.append, [msgspec.json.encode(op) for op in operations])
+            except OSError as error:
+                self._log.error("spool_not_writable", operations=len(operations), error=str(error))
+                if self._queue.is_closed:  # the process ends; their holds stay for the reconciler
+                    self._reject(operations, error)
+                    return
+                await asyncio.sleep(SPOOL_RETRY_S)
             else:
+                self._metrics.ledger_spooled.set(len(self._spool))
                 return
-        await asyncio.to_thread(self._spool.append, [msgspec.json.encode(op) for op in operations])
+
+    async def _replay_batch(self, records: Sequence[bytes]) -> None:
+        """Raises only if the server is away: a record that cannot be read or applied stands in nobody's way."""
+        operations = []
+        for record in records:
+            try:
+                operations.append(msgspec.json.decode(record, type=Operation))
+            except msgspec.MsgspecError as error:
+                self._keep_aside(record)
+                self._log.error("spooled_settlement_unreadable", error=str(error))
+        try:
+            await self._apply(operations)
+        except (CommitUnknown, *DATABASE_ERRORS):
+            raise
+        except Exception as bug:
+            self._log.exception("spool_batch_failed", operations=len(operations))
+            self._give_up(operations, bug)
+
+    async def _shorten(self, applied: int) -> bool:
+        """False if the disk does not let go of them: they are applied again, which does nothing."""
+        try:
+            if applied:
+                await asyncio.to_thread(self._spool.remove_first, applied)
+        except OSError as error:
+            self._log.error("spool_not_writable", operations=applied, error=str(error))
+            return False
         self._metrics.ledger_spooled.set(len(self._spool))
+        return True
 
     async def _apply(self, operations: Sequence[Operation]) -> None:
         """Raises only if the server is away."""
@@ -123,6 +162,12 @@ class Settler:
 
     def _reject(self, operations: Sequence[Operation], error: Exception) -> None:
         for operation in operations:
-            self._spool.reject(msgspec.json.encode(operation))
+            self._keep_aside(msgspec.json.encode(operation))
             self._metrics.ledger_operations.labels("settle", "rejected").inc()
             self._log.error("settlement_rejected", request_id=operation.request_id, error=str(error))
+
+    def _keep_aside(self, record: bytes) -> None:
+        try:
+            self._spool.reject(record)
+        except OSError as error:
+            self._log.error("spool_not_writable", operations=1, error=str(error))

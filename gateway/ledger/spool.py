@@ -10,6 +10,7 @@ import os
 import threading
 import zlib
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,15 +32,20 @@ class Spool:
         self._guard = threading.Lock()
         self._lock_file = _locked(directory / f"{gateway_id}.lock")
         self._file = self._open()
+        self._size = self._file.seek(0, os.SEEK_END)
+        """Where the last whole record ends."""
         self._count = len(self._read_lines())
 
     def __len__(self) -> int:
         return self._count
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Returns when the records are on the disk."""
+        """Returns when the records are on the disk. Raises OSError if they are not: then none of them counts."""
         with self._guard:
+            if self._file.seek(0, os.SEEK_END) != self._size:
+                self._file.truncate(self._size)  # the half of a write that failed
             _write(self._file, records)
+            self._size = self._file.tell()
             self._count += len(records)
 
     def read(self) -> list[bytes]:
@@ -51,25 +57,33 @@ class Spool:
         """Forget records that have been applied; later ones, which may have been added since, stay."""
         with self._guard:
             rest = self._read_lines()[count:]
-            fresh = self._path.with_suffix(".fresh")
-            with fresh.open("wb") as file:
-                _write(file, rest)
-            fresh.replace(self._path)
-            self._file.close()
-            self._file = self._open()
+            if rest:
+                self._replace(rest)
+            else:  # in place: a full disk has no room for a second file
+                self._file.truncate(0)
+                os.fsync(self._file.fileno())
+            self._size = self._file.seek(0, os.SEEK_END)
             self._count = len(rest)
 
     def reject(self, record: bytes) -> None:
         """Keep a record that the database will never accept where a person finds it."""
-        with self._guard, self._rejected_path.open("ab") as file:
+        with self._guard, self._rejected_path.open("ab", buffering=0) as file:
             _write(file, [record])
 
     def close(self) -> None:
         self._file.close()
         self._lock_file.close()
 
-    def _open(self) -> BinaryIO:
-        file = self._path.open("a+b")
+    def _replace(self, records: Sequence[bytes]) -> None:
+        fresh = self._path.with_suffix(".fresh")
+        with fresh.open("wb", buffering=0) as file:
+            _write(file, records)
+        fresh.replace(self._path)
+        self._file.close()
+        self._file = self._open()
+
+    def _open(self) -> FileIO:
+        file = self._path.open("a+b", buffering=0)  # what failed to be written must not be written later
         _end_torn_line(file)
         descriptor = os.open(self._directory, os.O_RDONLY)
         os.fsync(descriptor)  # the file's name must survive a crash too
@@ -78,7 +92,8 @@ class Spool:
 
     def _read_lines(self) -> list[bytes]:
         self._file.seek(0)
-        return [record for line in self._file if (record := _record(line)) is not None]
+        lines = self._file.readall().splitlines(keepends=True)
+        return [record for line in lines if (record := _record(line)) is not None]
 
 
 def _locked(path: Path) -> BinaryIO:
@@ -91,19 +106,19 @@ def _locked(path: Path) -> BinaryIO:
     return file
 
 
-def _end_torn_line(file: BinaryIO) -> None:
+def _end_torn_line(file: FileIO) -> None:
     """What a crash left half written becomes a line of its own, which no checksum accepts."""
     size = file.seek(0, os.SEEK_END)
     if size:
         file.seek(size - 1)
         if file.read(1) != b"\n":
             file.write(b"\n")
-            file.flush()
 
 
-def _write(file: BinaryIO, records: Sequence[bytes]) -> None:
-    file.write(b"".join(_line(record) for record in records))
-    file.flush()
+def _write(file: FileIO, records: Sequence[bytes]) -> None:
+    rest = memoryview(b"".join(_line(record) for record in records))
+    while rest:
+        rest = rest[file.write(rest) :]
     os.fsync(file.fileno())
 
 

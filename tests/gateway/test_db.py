@@ -78,6 +78,44 @@ async def test_an_unreachable_server_is_told_from_a_wrong_statement(database_url
     assert not is_serialization_failure(wrong.value)
 
 
+@pytest.mark.parametrize(
+    ("setting", "too_much"),
+    [
+        ("SET LOCAL statement_timeout = 20", "SELECT pg_sleep(5)"),
+        ("SET LOCAL lock_timeout = 20", "LOCK TABLE tenant IN ACCESS EXCLUSIVE MODE"),
+        ("SET TRANSACTION READ ONLY", "INSERT INTO tenant (id, name) VALUES ('t', 'a')"),
+        ("SELECT 1", "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$"),
+    ],
+)
+async def test_a_server_that_is_too_busy_full_or_demoted_is_unavailable(
+    database_url: str, setting: str, too_much: str
+) -> None:
+    """Else a settlement that met a lock would be thrown away, and a key would be 500 instead of stale."""
+    database, other = Database(database_url, name="test"), Database(database_url, name="other")
+    async with other.transaction() as holder:
+        await holder.execute(text("SELECT count(*) FROM tenant"))
+        with pytest.raises(DBAPIError) as refused:
+            await _in_one_transaction(database, setting, too_much)
+    await database.close()
+    await other.close()
+    assert is_unavailable(refused.value)
+
+
+async def _in_one_transaction(database: Database, *statements: str) -> None:
+    async with database.transaction() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+
+
+async def test_errors_do_not_repeat_what_they_were_given(database_url: str) -> None:
+    database = Database(database_url, name="test")
+    with pytest.raises(DBAPIError) as wrong:
+        async with database.transaction() as connection:
+            await connection.execute(text("SELECT nothing FROM tenant WHERE id = :id"), {"id": "a-secret"})
+    await database.close()
+    assert "a-secret" not in str(wrong.value)
+
+
 def test_every_spelling_of_a_url_means_asyncpg() -> None:
     for scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
         assert async_url(f"{scheme}://u:p%40@h:1/d") == "postgresql+asyncpg://u:p%40@h:1/d"

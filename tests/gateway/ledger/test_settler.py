@@ -1,6 +1,7 @@
 """A database outage: nothing that was handed in is lost, and nothing is charged twice."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -8,9 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from sqlalchemy import text
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.settling import Operation
+from gateway.ledger.spool import Spool
+from gateway.ledger.types import Hold
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
@@ -234,3 +240,76 @@ async def test_kill_9_between_reserve_and_settle_leaves_a_hold(
     assert await books.held_and_spent() == (BOUND, 0)
     assert await books.count("hold") == 1
     assert await books.value("SELECT stopped_at IS NULL FROM gateway_instance")
+
+
+async def test_a_settlement_that_meets_a_lock_waits_and_is_not_thrown_away(
+    make_ledger: MakeLedger, books: Books, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 50)
+    await books.add_budget(100 * BOUND)
+    ledger = await make_ledger()
+    hold = await ledger.reserve(reservation("req_1"))
+    async with books.database.transaction() as somebody:
+        await somebody.execute(text("SELECT 1 FROM budget_period FOR UPDATE"))
+        ledger.settle(settlement(hold, NOW))
+
+        async def spooled() -> bool:
+            return len(ledger._spool) == 1
+
+        await _until(spooled)
+
+    async def settled() -> bool:
+        return await books.count("usage_event") == 1
+
+    await _until(settled)
+    assert await books.held_and_spent() == (0, COST)
+    assert not (tmp_path / "spool" / "gw-1.rejected").exists()
+
+
+async def test_a_full_disk_in_an_outage_keeps_settlements_until_either_ends(
+    make_ledger: MakeLedger, books: Books, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await books.add_budget(100 * BOUND)
+    ledger = await make_ledger(url=proxy.url)
+    holds = [await ledger.reserve(reservation(f"req_{number}")) for number in range(3)]
+    tries = 0
+
+    def full(self: Spool, records: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Spool, "append", full)
+    monkeypatch.setattr("gateway.ledger.settler.SPOOL_RETRY_S", 0.01)
+    await proxy.cut()
+    ledger.settle(settlement(holds[0], NOW))
+
+    async def tried() -> bool:
+        return tries > 2
+
+    await _until(tried)
+    ledger.settle(settlement(holds[1], NOW))
+    await proxy.restore()
+
+    async def settled() -> bool:
+        return await books.count("usage_event") == 2
+
+    await _until(settled)
+    await proxy.cut()
+    ledger.settle(settlement(holds[2], NOW))
+    await ledger.drain()  # ends all the same; the hold stays for the reconciler
+    assert await books.held_and_spent() == (BOUND, 2 * COST)
+
+
+async def test_a_spooled_line_that_nobody_understands_stands_in_nobodys_way(
+    make_ledger: MakeLedger, books: Books, tmp_path: Path
+) -> None:
+    await books.add_budget(100 * BOUND)
+    spool = Spool(tmp_path / "spool", "gw-1")
+    hold = Hold(reservation("req_1"), BOUND, (), NOW, NOW, is_recorded=False)
+    spool.append([b'{"settlement": 5}', msgspec.json.encode(Operation(settlement=settlement(hold, NOW)))])
+    spool.close()
+    ledger = await make_ledger()
+    assert ledger.is_ready
+    assert await books.count("usage_event") == 1
+    assert b'{"settlement": 5}' in (tmp_path / "spool" / "gw-1.rejected").read_bytes()

@@ -1,5 +1,8 @@
 """The spool: what was promised is there after a crash, what was torn is not, and one process owns it."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,32 @@ def _reopened(directory: Path) -> list[bytes]:
     records = spool.read()
     spool.close()
     return records
+
+
+def test_a_full_disk_loses_nothing_that_was_promised(tmp_path: Path) -> None:
+    """The half of a failed write is neither kept nor glued to what is written when there is room again."""
+    spool = Spool(tmp_path, "gw")
+    spool.append([b"first"])
+    with _no_file_beyond(30):
+        with pytest.raises(OSError, match="too large"):
+            spool.append([b"second", b"x" * 100])
+        spool.reject(b"still possible")
+    assert (len(spool), spool.read()) == (1, [b"first"])
+    spool.append([b"third"])
+    assert spool.read() == [b"first", b"third"]
+    with _no_file_beyond(10):  # what is applied can be forgotten without any room
+        spool.remove_first(2)
+    assert (len(spool), spool.read()) == (0, [])
+    spool.append([b"fourth"])
+    spool.close()
+    assert _reopened(tmp_path) == [b"fourth"]
+
+
+@contextmanager
+def _no_file_beyond(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
