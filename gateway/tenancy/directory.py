@@ -2,7 +2,7 @@
 
 The first stop of every request. An entry is good while the feed is fresh and no tenancy change has been seen
 since it was read; else it is read again. While Postgres is away known keys are served for `STALE_S`; a key
-that is not known then is 503, never 401, because nobody can say that it does not exist. It does not know
+that cannot be read then is 503, never 401, because nobody can say that it does not exist. It does not know
 models, limits' state or money.
 """
 
@@ -28,6 +28,7 @@ __all__ = ["STALE_S", "KeyDirectory"]
 STALE_S = 30.0
 KNOWN_MAX = 50_000
 UNKNOWN_MAX = 10_000
+LOAD_TIMEOUT_S = 2.0
 LOADS_MAX = 16
 """Look-ups under way at once: a flood of made-up keys cannot take all database connections."""
 
@@ -134,13 +135,16 @@ class _Cache(Generic[Found]):
     async def get(self, public_id: str) -> Found | None:
         entry = self._known.get(public_id) or self._unknown.get(public_id)
         if not self._feed.fresh:
-            return self._stale(entry)
-        if entry is not None and entry.revision == self._feed.revision("tenancy"):
+            # A missed poll is no outage yet: what is not in memory is read, and that reading is fresh by itself.
+            if self._feed.age_s > STALE_S or (entry is not None and entry.found is not None):
+                return self._stale(entry)
+        elif entry is not None and entry.revision == self._feed.revision("tenancy"):
             self._touch(public_id, entry)
             self._count("hit" if entry.found is not None else "unknown")
             return entry.found
         try:
-            found = await self._load(public_id)
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                found = await self._load(public_id)
         except Exception as error:
             if not is_unavailable(error):
                 raise

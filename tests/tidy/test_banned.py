@@ -32,7 +32,10 @@ BANS = (
     Ban(r"torch\.compile", ("kernels", "engine"), "graphs and kernels: compile costs a minute at every start"),
     Ban(r"eval|exec", ("gateway", "engine", "kernels"), "a parser"),
     Ban(r"os\.system|os\.popen", ("gateway", "engine", "kernels"), "subprocess with a list of arguments"),
-    Ban(r"(requests|httpx|urllib\.request)\.\w+", ("gateway", "engine"), "gateway.upstream.client (aiohttp)"),
+    Ban(
+        r"(requests|httpx)\.(get|post|put|patch|delete|request|Client|Session)|urllib\.request\.\w+",
+        ("gateway", "engine"), "gateway.upstream.client (aiohttp)", ("engine/bench",),
+    ),
 )  # fmt: skip
 
 # The edges where any exception must become one answer, one log line and one count.

@@ -36,9 +36,8 @@ async def test_notes_each_chunk_and_the_usage() -> None:
 async def test_failures_are_outcomes() -> None:
     async with FakeEngine() as engine:
         engine.default = Script(tokens=WORDS)
-        engine.script(
-            Script(refuse=BROKEN), Script(tokens=WORDS, fail_after=2), Script(cut_before_answer=True)
-        )
+        cut = Script(cut_before_answer=True)  # twice: a request that is cut once is sent again
+        engine.script(Script(refuse=BROKEN), Script(tokens=WORDS, fail_after=2), cut, cut)
         outcomes = await _run(engine, 1)
     errors = [outcome.error for outcome in outcomes]
     assert errors[3:] == [None] * 3

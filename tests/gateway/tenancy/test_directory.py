@@ -153,6 +153,18 @@ async def test_outage_serves_known_keys_for_a_while_and_never_says_401(database_
         await world.directory.authenticate(bearer(unseen), None)
 
 
+async def test_a_missed_poll_alone_refuses_nobody(database_url: str) -> None:
+    async with world_on(database_url) as world:
+        key = await world.key(await world.tenant())
+        await world.feed.poll()
+        world.clock.advance(FRESH_S + 1)
+        assert not world.feed.fresh
+        await world.directory.authenticate(bearer(key), None)  # never seen, but the database answers
+        assert world.lookups("loaded") == 1
+        with pytest.raises(InvalidApiKey):
+            await world.directory.authenticate(UNKNOWN, None)
+
+
 async def test_known_key_that_must_be_read_again_is_served_stale_while_it_cannot(database_url: str) -> None:
     async with (
         cable_to(database_url) as (cable, url),
