@@ -65,13 +65,7 @@ class GatewayApp:
         self.feed = RevisionFeed(self.feed_database, clock, self.metrics)
         self.peppers = Peppers.from_settings(settings.security)
         self.cache = create_cache(settings.cache)
-        self.engine_key = _text(
-            read_secret(
-                settings.upstream.internal_key,
-                settings.upstream.internal_key_file,
-                "upstream.internal_key_file",
-            )
-        )
+        self.engine_key = settings.upstream.engine_key()
         self.catalogue = Catalogue(self.database, clock)
         self.replicas = Replicas(clock, self.metrics, _draw(entropy))
         self.client = UpstreamClient(settings.upstream)
@@ -184,8 +178,7 @@ class GatewayApp:
         gateways of an installation share too."""
         security = self.settings.security
         master = read_secret(None, security.master_key_file, "security.master_key_file")
-        pepper = read_secret(security.key_pepper, security.key_pepper_file, "security.key_pepper_file")
-        return hashlib.sha256(b"tollway pseudonyms\0" + (master or pepper or b"")).digest()
+        return hashlib.sha256(b"tollway pseudonyms\0" + (master or security.pepper() or b"")).digest()
 
     async def _load_catalogue(self) -> None:
         await self.catalogue.load()
@@ -221,7 +214,3 @@ def create_app(settings: Settings, clock: Clock | None = None, entropy: Entropy 
 
 def _draw(entropy: Entropy) -> Callable[[int], int]:
     return lambda bound: int.from_bytes(entropy(DRAW_BYTES), "big") % bound
-
-
-def _text(secret: bytes | None) -> str | None:
-    return secret.decode() if secret is not None else None

@@ -10,13 +10,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from gateway.settings import CacheSettings
+from gateway.settings import CacheSettings, SettingsError
 
 __all__ = ["CacheUnavailable", "create_cache"]
 
 CacheUnavailable = (RedisError, OSError)
 """What a command raises when the cache is away, still loading, failing over or full."""
 
+_SCHEMES = ("redis://", "rediss://", "unix://")
 _CONNECTIONS_MAX = 64
 _HEALTH_CHECK_INTERVAL_S = 15
 
@@ -25,10 +26,13 @@ def create_cache(settings: CacheSettings) -> Redis:
     """A client that connects lazily, so that the gateway starts without its cache.
 
     A stale pooled connection (the server restarted) is replaced once, at once; there is no back-off, because
-    the caller has its own way to go on. The owner closes it with `aclose()`.
+    the caller has its own way to go on. The owner closes it with `aclose()`. Raises SettingsError for an address
+    of another kind.
     """
     url = settings.url.get_secret_value()
     tls = {"ssl_ca_certs": str(settings.ssl_ca_file)} if settings.ssl_ca_file else {}
+    if not url.startswith(_SCHEMES):
+        raise SettingsError(f"REDIS_URL must begin with one of {' '.join(_SCHEMES)}")
     pool = BlockingConnectionPool.from_url(
         url,
         max_connections=_CONNECTIONS_MAX,

@@ -5,6 +5,8 @@ no gateway packages.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -50,7 +52,8 @@ def gateway() -> None:
     """Serve the data plane and the admin API."""
     from gateway.serving import serve_gateway
 
-    serve_gateway(_configured())
+    with _one_sentence():
+        serve_gateway(_configured())
 
 
 @app.command()
@@ -58,7 +61,8 @@ def worker() -> None:
     """Run the background loops: rollups, sweeping, reconciliation."""
     from gateway.serving import serve_worker
 
-    asyncio.run(serve_worker(_configured()))
+    with _one_sentence():
+        asyncio.run(serve_worker(_configured()))
 
 
 @app.command()
@@ -71,9 +75,10 @@ def pool(
     ] = False,
 ) -> None:
     """Supervise the engine replicas of this node."""
-    from gateway.pool.service import serve_pool
+    from gateway.serving import supervise
 
-    asyncio.run(serve_pool(_configured(), drain_on_exit=drain_on_exit, open_engines=open_engines))
+    with _one_sentence():
+        asyncio.run(supervise(_configured(), drain_on_exit=drain_on_exit, open_engines=open_engines))
 
 
 @app.command()
@@ -81,9 +86,10 @@ def migrate() -> None:
     """Bring the database's schema to this version."""
     from gateway.migrate import migrate as bring
 
-    settings = _settings()
-    url = settings.database.owner_url or settings.database.url
-    typer.echo(f"schema revision {asyncio.run(bring(url.get_secret_value(), settings.database))}")
+    with _one_sentence(), _database_named():
+        settings = _settings()
+        url = settings.database.owner_url or settings.database.url
+        typer.echo(f"schema revision {asyncio.run(bring(url.get_secret_value(), settings.database))}")
 
 
 @admin.command()
@@ -91,17 +97,13 @@ def bootstrap(
     name: Annotated[str, typer.Option(help="What the key is called in lists and audit rows.")] = "owner",
 ) -> None:
     """Make the first admin key, once, and show it."""
-    from gateway.errors import GatewayError
     from gateway.serving import bootstrap_admin
 
-    try:
+    with _one_sentence(), _database_named():
         typer.echo(asyncio.run(bootstrap_admin(_settings(), name)))
-    except GatewayError as error:
-        _fail(error)
 
 
 def _configured() -> "Settings":
-    """Settings first: what is wrong with them is said before anything starts."""
     from gateway.obs.logging import configure_logging
 
     settings = _settings()
@@ -112,14 +114,38 @@ def _configured() -> "Settings":
 def _settings() -> "Settings":
     from pydantic import ValidationError
 
-    from gateway.settings import Settings, UnknownSetting
+    from gateway.settings import Settings, invalid_values
 
     try:
         return Settings()
-    except (UnknownSetting, ValidationError) as error:
+    except ValidationError as error:
+        _fail(invalid_values(error))
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """What whoever started the process can put right is said without a traceback."""
+    from gateway.errors import GatewayError
+    from gateway.migrate import SchemaMismatch
+    from gateway.settings import SettingsError
+
+    try:
+        yield
+    except (GatewayError, SchemaMismatch, SettingsError) as error:
         _fail(error)
 
 
-def _fail(error: Exception) -> NoReturn:
+@contextmanager
+def _database_named() -> Iterator[None]:
+    """For commands that are of no use without a database; the long-running ones wait for it."""
+    from gateway.db import DATABASE_ERRORS, reason
+
+    try:
+        yield
+    except DATABASE_ERRORS as error:
+        _fail(f"the database (DATABASE_URL) cannot be used: {reason(error)}")
+
+
+def _fail(error: object) -> NoReturn:
     typer.echo(f"error: {error}", err=True)
     raise typer.Exit(1)

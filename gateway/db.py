@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NewType, Self
 
 from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import DeclarativeBase
 
-from gateway.settings import DatabaseSettings
+from gateway.settings import DatabaseSettings, SettingsError
 
 __all__ = [
     "APP_ROLE",
@@ -39,6 +39,7 @@ __all__ = [
     "is_serialization_failure",
     "is_unavailable",
     "owner_engine",
+    "reason",
 ]
 
 APP_ROLE = "tollway_app"
@@ -54,6 +55,8 @@ NAMING_CONVENTION = {
 
 LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+
+_URL_FORM = "give postgresql://user:password@host:port/database"
 
 # Connections, resources (disk, memory, connections), and the system under the server.
 _UNAVAILABLE_CLASSES = ("08", "53", "58")
@@ -153,8 +156,13 @@ def owner_engine(url: str, options: DatabaseSettings | None = None) -> AsyncEngi
 
 
 def async_url(url: str) -> str:
-    """`postgres://…` and `postgresql://…` mean asyncpg here."""
-    parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    """`postgres://…` and `postgresql://…` mean asyncpg here. Raises SettingsError for anything else."""
+    try:
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    except ArgumentError:
+        raise SettingsError(f"DATABASE_URL is not an address; {_URL_FORM}") from None
+    if not parsed.drivername.startswith("postgresql"):
+        raise SettingsError(f"DATABASE_URL is for {parsed.drivername}; {_URL_FORM}")
     return parsed.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
 
 
@@ -173,6 +181,11 @@ def is_unavailable(error: BaseException) -> bool:
     if state is not None:
         return state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
     return error.connection_invalidated or isinstance(error, InterfaceError | OperationalError)
+
+
+def reason(error: BaseException) -> str:
+    """What the server or the driver said, without what SQLAlchemy writes around it."""
+    return str(error.orig if isinstance(error, DBAPIError) else error) or type(error).__name__
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

@@ -15,7 +15,8 @@ from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, text
 
-from gateway.db import DATABASE_ERRORS, Database, is_unavailable, owner_engine
+from gateway.db import DATABASE_ERRORS, Database, is_unavailable, owner_engine, reason
+from gateway.obs.logging import get_logger
 from gateway.settings import DatabaseSettings
 
 __all__ = ["SchemaGuard", "SchemaMismatch", "check_schema", "head_revision", "migrate", "pending_changes"]
@@ -23,6 +24,8 @@ __all__ = ["SchemaGuard", "SchemaMismatch", "check_schema", "head_revision", "mi
 _ADVISORY_LOCK = 7_466_011_208_423_517
 LOCK_WAIT_S = 120
 CHECK_INTERVAL_S = 1.0
+
+_log = get_logger(__name__)
 
 
 class SchemaMismatch(Exception):
@@ -38,12 +41,16 @@ class SchemaGuard:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.problem: str | None = "the database has not been reached yet"
+        self._has_told = False
 
     async def check(self) -> None:
         """Raises SchemaMismatch. Returns without an answer if the database is away."""
         try:
             await check_schema(self._database)
-        except DATABASE_ERRORS:
+        except DATABASE_ERRORS as error:
+            if not self._has_told:
+                _log.warning("waiting for the database", error=reason(error))
+                self._has_told = True
             return
         except SchemaMismatch as mismatch:
             self.problem = str(mismatch)

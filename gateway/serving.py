@@ -1,4 +1,4 @@
-"""The processes that `tollway gateway` and `tollway worker` are: an event loop, signals, a server around the app.
+"""The processes behind `tollway gateway`, `worker` and `pool`: an event loop, signals, a server around the app.
 
 Place: between the command line and the composition roots. Knows no rule of what they serve or do.
 """
@@ -8,17 +8,17 @@ import os
 import signal
 
 import uvicorn
-from prometheus_client import start_http_server
 
 from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.ids import IdSource
-from gateway.obs.metrics import Metrics
+from gateway.migrate import SchemaGuard, check_schema
+from gateway.obs.metrics import Metrics, serve_metrics
 from gateway.settings import Settings
 from gateway.tenancy import Peppers
 from gateway.tenancy.bootstrap import bootstrap
 
-__all__ = ["bootstrap_admin", "serve_gateway", "serve_worker"]
+__all__ = ["bootstrap_admin", "serve_gateway", "serve_worker", "supervise"]
 
 BACKLOG = 2048
 
@@ -28,7 +28,8 @@ def serve_gateway(settings: Settings) -> None:
     from gateway.app import create_app
 
     app = create_app(settings)
-    _serve_metrics(settings, app.metrics)
+    serve_metrics(app.metrics, settings.server)
+    asyncio.run(_refuse_old_schema(settings))
     uvicorn.run(
         app,
         host=settings.server.host,
@@ -50,7 +51,7 @@ async def serve_worker(settings: Settings) -> None:
     from gateway.worker import run_worker
 
     metrics = Metrics()
-    _serve_metrics(settings, metrics)
+    serve_metrics(metrics, settings.server)
     work = asyncio.create_task(run_worker(settings, metrics))
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, work.cancel)
@@ -60,12 +61,20 @@ async def serve_worker(settings: Settings) -> None:
         return
 
 
+async def supervise(settings: Settings, *, drain_on_exit: bool, open_engines: bool) -> None:
+    from gateway.pool.service import serve_pool
+
+    await _refuse_old_schema(settings)
+    await serve_pool(settings, drain_on_exit=drain_on_exit, open_engines=open_engines)
+
+
 async def bootstrap_admin(settings: Settings, name: str) -> str:
     """The first admin key's value. Raises `Conflict` when there is one already."""
+    peppers = Peppers.from_settings(settings.security)
     database = Database.of(settings.database, name="tollway-admin", pool_size=1)
     clock = SystemClock()
     try:
-        peppers = Peppers.from_settings(settings.security)
+        await check_schema(database)
         issued = await bootstrap(database, peppers, clock, IdSource(clock), os.urandom, name)
     finally:
         await database.close()
@@ -73,7 +82,10 @@ async def bootstrap_admin(settings: Settings, name: str) -> str:
     return issued.value
 
 
-def _serve_metrics(settings: Settings, metrics: Metrics) -> None:
-    """On a port of their own, when one is set."""
-    if settings.server.metrics_port is not None:
-        start_http_server(settings.server.metrics_port, addr=settings.server.host, registry=metrics.registry)
+async def _refuse_old_schema(settings: Settings) -> None:
+    """Said before anything starts. A database that is away is the process's own to wait for."""
+    database = Database.of(settings.database, name="tollway-start", pool_size=1)
+    try:
+        await SchemaGuard(database).check()
+    finally:
+        await database.close()

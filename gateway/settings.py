@@ -15,7 +15,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -32,8 +32,10 @@ __all__ = [
     "SecuritySettings",
     "ServerSettings",
     "Settings",
+    "SettingsError",
     "UnknownSetting",
     "UpstreamSettings",
+    "invalid_values",
     "read_secret",
 ]
 
@@ -48,7 +50,11 @@ FOREIGN = ("TOLLWAY_CONFIG", "TOLLWAY_MODEL", "TOLLWAY_ENGINE_URL", "TOLLWAY_MAS
 FOREIGN_PREFIX = "TOLLWAY_TEST_"
 
 
-class UnknownSetting(Exception):
+class SettingsError(ValueError):
+    """A setting is missing or cannot be used: a sentence that names it, for whoever started the process."""
+
+
+class UnknownSetting(SettingsError):
     """A key that no setting has. Silence would run the service with a default that somebody meant to change."""
 
 
@@ -86,8 +92,6 @@ class ServerSettings(_Group):
     trusted_proxy_cidrs: tuple[IPv4Network | IPv6Network, ...] = ()
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
     drain_timeout_s: float = Field(default=600.0, ge=0)
-    keepalive_comment_s: float = Field(default=15.0, gt=0)
-    """Silence on a stream before an SSE comment keeps proxies awake."""
 
 
 class SecuritySettings(_Group):
@@ -98,7 +102,10 @@ class SecuritySettings(_Group):
     old_key_peppers_file: Path | None = None
     """Peppers that still verify older keys: lines of `id:value`."""
     master_key_file: Path | None = None
-    """AES-GCM key of recoverable secrets, and the root of the cache-salt key."""
+    """The root of cache salts and pseudonyms; the pepper when not set."""
+
+    def pepper(self) -> bytes | None:
+        return read_secret(self.key_pepper, self.key_pepper_file, "security.key_pepper_file")
 
 
 class UpstreamSettings(_Group):
@@ -109,6 +116,11 @@ class UpstreamSettings(_Group):
     between_tokens_timeout_s: float = Field(default=60.0, gt=0)
     total_timeout_s: float = Field(default=900.0, gt=0)
     max_connections: int = Field(default=1024, ge=1)
+
+    def engine_key(self) -> str | None:
+        """What our engines know gateway, worker and pool by; None when all engines are somebody else's."""
+        key = read_secret(self.internal_key, self.internal_key_file, "upstream.internal_key_file")
+        return key.decode() if key is not None else None
 
 
 class LimitSettings(_Group):
@@ -180,15 +192,26 @@ class Settings(BaseSettings):
 
 
 def read_secret(value: SecretStr | None, file: Path | None, name: str) -> bytes | None:
-    """The secret given directly or by file; None if neither is set, an error if the file is empty."""
+    """The secret given directly or by file; None if neither is set. Raises SettingsError for a file that is
+    empty or cannot be read. `name` is the file's setting, as `group.field`."""
     if value is not None:
         return value.get_secret_value().encode()
     if file is None:
         return None
-    secret = file.read_bytes().strip()
+    variable = _variable(*name.split("."))
+    try:
+        secret = file.read_bytes().strip()
+    except OSError as error:
+        raise SettingsError(f"{variable}: {file}: {error.strerror}") from None
     if not secret:
-        raise ValueError(f"{name}: the file {file} is empty")
+        raise SettingsError(f"{variable}: {file} is empty")
     return secret
+
+
+def invalid_values(error: ValidationError) -> str:
+    """Which variables hold a value that their setting refuses, and why; the values are not shown."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "\n".join(f"{_variable(*map(str, one['loc']))}: {one['msg']}" for one in found)
 
 
 def _known_names(settings: type[BaseSettings]) -> Iterable[tuple[str, str]]:
@@ -217,8 +240,9 @@ def _refuse_unknown(keys: Iterable[tuple[str, str]], known: tuple[tuple[str, str
             raise UnknownSetting(f"unknown setting {_variable(*pair)}; did you mean {nearest}?")
 
 
-def _variable(group: str, field: str) -> str:
-    return f"{PREFIX}{group}__{field}".upper() if field else f"{PREFIX}{group}".upper()
+def _variable(*path: str) -> str:
+    """The environment's name of a group, or of a field in it."""
+    return (PREFIX + "__".join(part for part in path if part)).upper()
 
 
 def _from_aliases(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -232,8 +256,13 @@ def _from_aliases(environ: Mapping[str, str]) -> dict[str, Any]:
 def _from_file(path: str | None, known: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     if not path:
         return {}
-    with Path(path).open("rb") as file:
-        values = tomllib.load(file)
+    try:
+        with Path(path).open("rb") as file:
+            values = tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(f"{PREFIX}CONFIG: {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{PREFIX}CONFIG: {path}: {error}") from None
     for group, fields in values.items():
         keys = [(group, field) for field in fields] if isinstance(fields, dict) else [(group, "")]
         _refuse_unknown(keys, known)

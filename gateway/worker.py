@@ -22,7 +22,7 @@ from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.reconcile.http_journal import HttpJournalReader
 from gateway.reconcile.service import Reconciler
-from gateway.settings import Settings, read_secret
+from gateway.settings import Settings
 from gateway.upstream.client import UpstreamClient
 
 __all__ = ["Worker", "run_worker"]
@@ -107,12 +107,9 @@ async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None
     database = Database.of(settings.database, name="tollway-worker", pool_size=4)
     client = UpstreamClient(settings.upstream)
     await client.start()
-    key = read_secret(
-        settings.upstream.internal_key, settings.upstream.internal_key_file, "upstream.internal_key_file"
-    )
     reconciler = Reconciler(
         database,
-        HttpJournalReader(client, key.decode() if key else None),
+        HttpJournalReader(client, settings.upstream.engine_key()),
         SettleBatch(IdSource(clock)),
         clock=clock,
         metrics=metrics,
@@ -121,6 +118,7 @@ async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None
     )
     try:
         await SchemaGuard(database).wait()
+        get_logger(__name__).info("worker started")
         await Worker(database, reconciler, clock=clock, metrics=metrics).run()
     finally:
         await client.close()

@@ -81,8 +81,22 @@ def _numbers() -> Iterator[int]:
 
 @pytest.fixture
 def database_url(postgres_admin_url: str, _template: str, _numbers: Iterator[int]) -> Iterator[str]:
-    name = f"tollway_{os.getpid()}_{next(_numbers)}"
-    execute(postgres_admin_url, f"CREATE DATABASE {name} TEMPLATE {_template}")
+    """A migrated database of this test's own."""
+    with _fresh_database(postgres_admin_url, next(_numbers), _template) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(postgres_admin_url: str, _numbers: Iterator[int]) -> Iterator[str]:
+    """The same, before any migration."""
+    with _fresh_database(postgres_admin_url, next(_numbers), "template1") as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _fresh_database(postgres_admin_url: str, number: int, template: str) -> Iterator[str]:
+    name = f"tollway_{os.getpid()}_{number}"
+    execute(postgres_admin_url, f"CREATE DATABASE {name} TEMPLATE {template}")
     try:
         yield urlunsplit(urlsplit(postgres_admin_url)._replace(path=f"/{name}"))
     finally:

@@ -57,6 +57,7 @@ def configure_logging(level: str, stream: TextIO = sys.stdout) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("uvicorn.access").disabled = True  # it would log URLs without ids, twice
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # six lines a start, about itself
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:

@@ -7,9 +7,18 @@ each: anything else is counted under `other`, so that no caller can make series.
 
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    start_http_server,
+)
 
-__all__ = ["CONTENT_TYPE", "OTHER", "LabelValues", "Metrics"]
+from gateway.settings import ServerSettings, SettingsError
+
+__all__ = ["CONTENT_TYPE", "OTHER", "LabelValues", "Metrics", "serve_metrics"]
 
 OTHER = "other"
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -70,14 +79,10 @@ class Metrics:
         self.first_token_seconds = self._histogram(
             "first_token_seconds", "From the request's arrival to the first token.", owner, _SECONDS
         )
-        self.tokens = self._counter(
-            "tokens", "Settled tokens; kind is input, cached_input or output.", [*owner, "kind"]
-        )
         self.client_disconnects = self._counter("client_disconnects", "Callers gone before the end.", owner)
         self.unexpected_errors = self._counter(
             "unexpected_errors", "Exceptions that are our bugs, by the edge that caught them.", ["edge"]
         )
-        self.spend_nanousd = self._counter("spend_nanousd", "Settled amount.", owner)
 
     def _declare_limits_and_keys(self) -> None:
         self.limit_refusals = self._counter(
@@ -154,3 +159,13 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, labels: list[str], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"tollway_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+
+def serve_metrics(metrics: Metrics, server: ServerSettings) -> None:
+    """On a port of their own, when one is set."""
+    if server.metrics_port is None:
+        return
+    try:
+        start_http_server(server.metrics_port, addr=server.host, registry=metrics.registry)
+    except OSError as error:
+        raise SettingsError(f"TOLLWAY_SERVER__METRICS_PORT {server.metrics_port}: {error.strerror}") from None

@@ -7,17 +7,15 @@ import asyncio
 import signal
 import socket
 
-from prometheus_client import start_http_server
-
 from gateway.clock import SystemClock
 from gateway.db import Database
-from gateway.obs.metrics import Metrics
+from gateway.obs.metrics import Metrics, serve_metrics
 from gateway.pool.local import LocalLauncher
 from gateway.pool.plan import Limits
 from gateway.pool.probe import Probe
 from gateway.pool.static import StaticLauncher
 from gateway.pool.supervisor import Supervisor
-from gateway.settings import Settings, read_secret
+from gateway.settings import Settings, SettingsError
 
 __all__ = ["serve_pool"]
 
@@ -25,15 +23,14 @@ __all__ = ["serve_pool"]
 async def serve_pool(settings: Settings, *, drain_on_exit: bool, open_engines: bool) -> None:
     """Supervise this node's replicas. `drain_on_exit` ends them too; otherwise the next supervisor adopts
     them. `open_engines`: they answer on loopback without a key (never their internal routes)."""
-    key = read_secret(settings.upstream.internal_key, settings.upstream.internal_key_file, "internal_key")
+    key = settings.upstream.engine_key()
     if key is None:
-        raise ValueError("set TOLLWAY_UPSTREAM__INTERNAL_KEY_FILE: engines trust the gateway by it")
-    local = LocalLauncher(settings.pool.run_dir, key=key.decode(), open_engines=open_engines)
+        raise SettingsError("set TOLLWAY_UPSTREAM__INTERNAL_KEY_FILE: engines trust the gateway by it")
+    local = LocalLauncher(settings.pool.run_dir, key=key, open_engines=open_engines)
     metrics = Metrics()
-    if settings.server.metrics_port is not None:
-        start_http_server(settings.server.metrics_port, addr=settings.server.host, registry=metrics.registry)
+    serve_metrics(metrics, settings.server)
     database = Database.of(settings.database, name="tollway-pool", pool_size=2)
-    probe = Probe(key.decode())
+    probe = Probe(key)
     supervisor = Supervisor(
         database,
         {"tollway": local, "vllm": local, "sglang": local, "external": StaticLauncher()},

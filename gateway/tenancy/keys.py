@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gateway.errors import InvalidApiKey, MissingCredentials
 from gateway.ids import Entropy
-from gateway.settings import SecuritySettings, read_secret
+from gateway.settings import SecuritySettings, SettingsError
 
 __all__ = ["ApiKey", "Peppers", "bearer_key", "generate_key", "mask_key", "parse_key"]
 
@@ -47,13 +47,15 @@ class Peppers:
         assert self.current_id in self._by_id
         short = [name for name, pepper in self._by_id.items() if len(pepper) < _PEPPER_BYTES_MIN]
         if short:
-            raise ValueError(f"pepper {short[0]} is shorter than {_PEPPER_BYTES_MIN} bytes")
+            raise SettingsError(f"pepper {short[0]} is shorter than {_PEPPER_BYTES_MIN} bytes")
 
     @classmethod
     def from_settings(cls, settings: SecuritySettings) -> "Peppers":
-        current = read_secret(settings.key_pepper, settings.key_pepper_file, "security.key_pepper_file")
+        current = settings.pepper()
         if current is None:
-            raise ValueError("set TOLLWAY_SECURITY__KEY_PEPPER_FILE: without a pepper no key can be checked")
+            raise SettingsError(
+                "set TOLLWAY_SECURITY__KEY_PEPPER_FILE: without a pepper no key can be checked"
+            )
         old = settings.old_key_peppers_file
         return cls(
             settings.key_pepper_id,

@@ -1,8 +1,7 @@
 """Migrations: from empty, one head, equal to the models, one runner at a time, and refused when too old or new."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from urllib.parse import urlsplit, urlunsplit
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import text
@@ -31,26 +30,17 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-@pytest.fixture
-def empty_url(postgres_admin_url: str) -> Iterator[str]:
-    name = "tollway_test_empty"
-    execute(postgres_admin_url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-    execute(postgres_admin_url, f"CREATE DATABASE {name}")
-    yield urlunsplit(urlsplit(postgres_admin_url)._replace(path=f"/{name}"))
-    execute(postgres_admin_url, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-async def test_concurrent_runners_migrate_an_empty_database_once(empty_url: str) -> None:
-    assert set(await asyncio.gather(*(migrate(empty_url) for _ in range(3)))) == {head_revision()}
+async def test_concurrent_runners_migrate_an_empty_database_once(empty_database_url: str) -> None:
+    assert set(await asyncio.gather(*(migrate(empty_database_url) for _ in range(3)))) == {head_revision()}
 
 
 async def test_models_and_schema_agree(database_url: str) -> None:
     assert await pending_changes(database_url) == []
 
 
-async def test_constraints_agree_by_name_and_definition(database_url: str, empty_url: str) -> None:
+async def test_constraints_agree_by_name_and_definition(database_url: str, empty_database_url: str) -> None:
     """Autogenerate does not compare checks; making the tables from the models does."""
-    from_models = owner_engine(empty_url)
+    from_models = owner_engine(empty_database_url)
     async with from_models.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
         modelled = (await connection.execute(text(CONSTRAINTS))).all()
@@ -76,15 +66,15 @@ async def test_check_schema_accepts_ours_and_one_newer_only(database: Database, 
                 await check_schema(database)
 
 
-async def test_check_schema_of_an_empty_database_says_what_to_do(empty_url: str) -> None:
-    database = Database(empty_url, name="test")
+async def test_check_schema_of_an_empty_database_says_what_to_do(empty_database_url: str) -> None:
+    database = Database(empty_database_url, name="test")
     with pytest.raises(SchemaMismatch, match="tollway migrate"):
         await check_schema(database)
     await database.close()
 
 
-async def test_a_cluster_without_the_role_says_what_to_do(empty_url: str) -> None:
-    database = Database(empty_url, name="test", role="tollway_missing")
+async def test_a_cluster_without_the_role_says_what_to_do(empty_database_url: str) -> None:
+    database = Database(empty_database_url, name="test", role="tollway_missing")
     with pytest.raises(SchemaMismatch, match="tollway migrate"):
         await check_schema(database)
     await database.close()

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from gateway.settings import DatabaseSettings, ServerSettings, Settings, UnknownSetting, read_secret
+from gateway.settings import (
+    DatabaseSettings,
+    ServerSettings,
+    Settings,
+    SettingsError,
+    UnknownSetting,
+    invalid_values,
+    read_secret,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +96,8 @@ def test_value_of_the_wrong_type_is_refused_without_being_shown(monkeypatch: pyt
     with pytest.raises(ValidationError) as caught:
         Settings()
     assert "s3cr3t" not in str(caught.value)
+    assert invalid_values(caught.value).startswith("TOLLWAY_SERVER__PORT: Input should be a valid integer")
+    assert "s3cr3t" not in invalid_values(caught.value)
 
 
 def test_secrets_are_never_printed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,5 +138,19 @@ def test_secret_comes_from_the_value_or_the_file(tmp_path: Path) -> None:
 def test_empty_secret_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "key"
     write(file, "\n")
-    with pytest.raises(ValueError, match="is empty"):
+    with pytest.raises(SettingsError, match=r"TOLLWAY_SECURITY__KEY_PEPPER_FILE: .*key is empty"):
         read_secret(None, file, "security.key_pepper_file")
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    missing = tmp_path / "none"
+    with pytest.raises(SettingsError, match=r"TOLLWAY_UPSTREAM__INTERNAL_KEY_FILE: .*none: No such file"):
+        read_secret(None, missing, "upstream.internal_key_file")
+    monkeypatch.setenv("TOLLWAY_CONFIG", str(missing))
+    with pytest.raises(SettingsError, match=r"TOLLWAY_CONFIG: .*none: No such file"):
+        Settings()
+    monkeypatch.setenv("TOLLWAY_CONFIG", write(tmp_path / "t.toml", "[server"))
+    with pytest.raises(SettingsError, match="TOLLWAY_CONFIG: "):
+        Settings()
