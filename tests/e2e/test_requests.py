@@ -118,30 +118,27 @@ async def test_errors_are_the_sdks_own_types(stack: Stack) -> None:
 
 
 async def test_a_limit_is_a_rate_limit_error(stack: Stack) -> None:
-    limit = "UPDATE rate_limit SET requests_per_min = 1, requests_burst = 1"
-    await stack.rows(limit)
-    try:
-        async with caller(stack) as client:
+    refusals: list[openai.RateLimitError] = []
 
-            async def refused() -> bool:
-                try:
-                    await client.completions.create(model=SERVED_MODEL, prompt=PROMPT, max_tokens=1)
-                except openai.RateLimitError as error:
-                    return error.code == "rate_limit_exceeded" and "retry-after" in error.response.headers
-                return False
-
-            await until(refused)
-    finally:
-        await stack.rows("UPDATE rate_limit SET requests_per_min = NULL, requests_burst = NULL")
-
-    async def admitted() -> bool:
+    async def refused() -> bool:
         try:
             async with caller(stack) as client:
                 await client.completions.create(model=SERVED_MODEL, prompt=PROMPT, max_tokens=1)
-        except openai.RateLimitError:
-            return False
-        return True
+        except openai.RateLimitError as error:
+            refusals.append(error)
+            return True
+        return False
 
+    async def admitted() -> bool:
+        return not await refused()
+
+    await stack.rows("UPDATE rate_limit SET requests_per_min = 1, requests_burst = 1")
+    try:
+        await until(refused)
+    finally:
+        await stack.rows("UPDATE rate_limit SET requests_per_min = NULL, requests_burst = NULL")
+    assert refusals[0].code == "rate_limit_exceeded"
+    assert "retry-after" in refusals[0].response.headers
     await until(admitted)
 
 
