@@ -5,20 +5,21 @@ Knows the gateway only as any client does, by its URL.
 """
 
 import asyncio
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from gateway.audit.repository import Actor, AuditRepository
 from gateway.clock import Clock
 from gateway.db import Database
 from gateway.errors import Conflict
 from gateway.ids import Entropy, IdSource
-from gateway.ledger.models import UsageEvent
+from gateway.ledger.models import ConfigRevision, UsageEvent
 from gateway.settings import Settings
 from gateway.tenancy import Peppers, TenancyService, default_limits
 from gateway.tenancy.bootstrap import bootstrap
@@ -121,6 +122,20 @@ async def key_works(base_url: str, key: str) -> bool:
     headers = {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession() as client, client.get(f"{base_url}/models", headers=headers) as answer:
         return answer.status == 200
+
+
+async def knows_the_newest(base_url: str, admin_key: str, database: Database) -> bool:
+    """Whether the gateway has read all that was configured, the new engine among it. It looks once a second;
+    a request before that would be refused and tried again, and the demo's times would not be true."""
+    async with database.read() as session:
+        newest = await session.scalar(select(func.sum(ConfigRevision.revision)))
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    url = base_url.removesuffix("/v1") + "/metrics"
+    async with aiohttp.ClientSession() as client, client.get(url, headers=headers) as answer:
+        if answer.status != 200:  # a key of another installation: nothing can be said
+            return True
+        found = re.search(r"^tollway_config_feed_revision (\S+)$", await answer.text(), re.MULTILINE)
+    return found is not None and float(found[1]) >= (newest or 0)
 
 
 async def ask(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from gateway.local import postgres, valkey
 from gateway.local.parts import Part
 from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.secret import secret_in
@@ -28,8 +29,10 @@ class Machine:
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
         self.home = home
         self.run_dir = home / "run"
-        self.database_url = environ.get("DATABASE_URL", "")
-        self.cache_url = environ.get("REDIS_URL", "")
+        # A shell that has read `demo.env` still names the embedded servers: those are ours to start.
+        database_url, cache_url = environ.get("DATABASE_URL", ""), environ.get("REDIS_URL", "")
+        self.database_url = "" if postgres.is_own_url(home / "postgres", database_url) else database_url
+        self.cache_url = "" if valkey.is_own_url(home, cache_url) else cache_url
         self.postgres: EmbeddedPostgres | None = None
         self.valkey: EmbeddedValkey | None = None
         self.parts: dict[str, Part] = {}

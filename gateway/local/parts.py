@@ -7,6 +7,7 @@ finds what a killed one left. Knows nothing of what a part does.
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -91,7 +92,10 @@ class Part:
                 return
             quick_deaths = 0 if self.ready else quick_deaths + 1
             if quick_deaths >= _QUICK_DEATHS_MAX:
-                raise PartFailed(f"{self.name} ended with {code} {quick_deaths} times; see {self.log}")
+                raise PartFailed(
+                    f"{self.name} ended {quick_deaths} times, at last with status {code}{_last_error(self.log)}; "
+                    f"see {self.log}"
+                )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), RESTART_DELAY_S)
                 return
@@ -117,6 +121,18 @@ async def end_orphans(home: Path) -> list[str]:
     for mark, _ in orphans:
         _kill_session(mark)
     return sorted(name for _, name in orphans)
+
+
+def _last_error(log: Path) -> str:
+    """The last line that says what was wrong: a log line of level error, or a command's `error: …`."""
+    for line in reversed(log.read_text(errors="replace").splitlines()):
+        if line.startswith("error: "):
+            return f" ({line.removeprefix('error: ')})"
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            event = json.loads(line)
+            if event["level"] == "error":
+                return f" ({event['event']})"
+    return ""
 
 
 def _kill_session(mark: ProcessMark) -> None:

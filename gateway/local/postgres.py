@@ -42,13 +42,18 @@ class Binaries:
         return self.version.partition(".")[0]
 
 
+def is_own_url(directory: Path, url: str) -> bool:
+    """Whether the address is the cluster's under `directory`: nobody else's has its password."""
+    files = [_password_file(place) for place in _places(directory)]
+    return any(file.exists() and file.read_text() in url for file in files)
+
+
 class EmbeddedPostgres:
     """One cluster under `directory`. `start()` adopts a server of that cluster that already runs."""
 
     def __init__(self, directory: Path, *, durable: bool = True) -> None:
         self._durable = durable
-        near = directory.resolve() / "cluster"
-        far = SERVICE_ROOT / f"postgres-{hashlib.sha256(str(near).encode()).hexdigest()[:12]}"
+        near, far = _places(directory)
         self._account = _account(near, far)
         self.home = self._reachable(near, far)
         self._data = self.home / "data"
@@ -87,7 +92,7 @@ class EmbeddedPostgres:
         return ("-h", "127.0.0.1", "-p", str(self.port), "-U", SUPERUSER, "-w")
 
     def _initialise(self) -> None:
-        password_file = self.home / "password"
+        password_file = _password_file(self.home)
         secret_in(password_file)
         fresh = self.home / "data.new"  # renamed when complete: a killed initdb leaves no half cluster
         shutil.rmtree(fresh, ignore_errors=True)
@@ -97,7 +102,7 @@ class EmbeddedPostgres:
         fresh.rename(self._data)
 
     def _password(self) -> str:
-        return (self.home / "password").read_text()
+        return _password_file(self.home).read_text()
 
     def _preferred_port(self) -> int:
         """The port of the last run if it is free, so that URLs written down earlier stay true."""
@@ -188,6 +193,16 @@ class EmbeddedPostgres:
     def _own(self, path: Path) -> None:
         if self._account is not None:
             os.chown(path, self._account.pw_uid, self._account.pw_gid)
+
+
+def _places(directory: Path) -> tuple[Path, Path]:
+    """Where the cluster is, and where it is instead if the account that runs it cannot get there."""
+    near = directory.resolve() / "cluster"
+    return near, SERVICE_ROOT / f"postgres-{hashlib.sha256(str(near).encode()).hexdigest()[:12]}"
+
+
+def _password_file(home: Path) -> Path:
+    return home / "password"
 
 
 def _account(*homes: Path) -> pwd.struct_passwd | None:

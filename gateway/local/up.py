@@ -19,8 +19,15 @@ import aiohttp
 from sqlalchemy import select
 
 from gateway.clock import Clock, SystemClock
-from gateway.db import Database
-from gateway.local.demo import Environment, Tenancy, ask, key_works, ledger_lines
+from gateway.db import DATABASE_ERRORS, Database, reason
+from gateway.local.demo import (
+    Environment,
+    Tenancy,
+    ask,
+    key_works,
+    knows_the_newest,
+    ledger_lines,
+)
 from gateway.local.failure import LocalError
 from gateway.local.machine import DRAIN_S, Machine, in_thread
 from gateway.local.parts import end_orphans
@@ -31,6 +38,7 @@ from gateway.money import format_usd
 from gateway.pool.models import Pool, Replica
 from gateway.pool.process import free_port, port_is_free
 from gateway.pool.spec import EngineSpec, FlagValue
+from gateway.settings import SettingsError
 
 __all__ = ["Options", "up"]
 
@@ -94,10 +102,10 @@ class _Start:
         orphans = await end_orphans(self._machine.home)
         if orphans:
             self._screen.line(f"replaced what an earlier start left behind: {', '.join(orphans)}")
-        port = self._options.port or self._free_gateway_port()
-        self._base_url = f"http://127.0.0.1:{port}/v1"
         await self._servers()
         spec = await self._model()
+        port = self._options.port or self._free_gateway_port()  # late: another process may take it meanwhile
+        self._base_url = f"http://127.0.0.1:{port}/v1"
         database = Database(self._machine.database_url, name="tollway-up", pool_size=2)
         try:
             await seed(database, spec, OFFER, self._clock)
@@ -135,8 +143,10 @@ class _Start:
         with screen.step("Schema") as step:
             try:
                 step.say(f"revision {await migrate(machine.database_url)}")
-            except OSError as error:
-                raise LocalError(f"the database is not reachable: {error}") from error
+            except SettingsError as error:
+                raise LocalError(str(error)) from error
+            except DATABASE_ERRORS as error:
+                raise LocalError(f"the database (DATABASE_URL) cannot be used: {reason(error)}") from error
 
     async def _model(self) -> EngineSpec:
         flags: dict[str, FlagValue] = {"drain-grace-s": 0, "drain-timeout-s": DRAIN_S}
@@ -217,6 +227,12 @@ class _Start:
             }
         )
         self._known = self._environment.read()
+        if admin_key:
+            async with _at_most(READY_S, "the gateway does not know its replicas"):
+                while True:
+                    if await knows_the_newest(self._base_url, admin_key, database):
+                        break
+                    await asyncio.sleep(_POLL_S)
 
     async def _demo(self, database: Database) -> None:
         screen = self._screen

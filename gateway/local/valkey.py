@@ -30,11 +30,17 @@ class ValkeyError(LocalError):
     """The embedded server cannot be used; the message says why."""
 
 
+def is_own_url(directory: Path, url: str) -> bool:
+    """Whether the address is the server's under `directory`: nobody else's has its password."""
+    file = _password_file(_home(directory))
+    return file.exists() and file.read_text() in url
+
+
 class EmbeddedValkey:
     """One server under `directory`, memory only. `start()` adopts one that already runs there."""
 
     def __init__(self, directory: Path) -> None:
-        self.home = directory.resolve() / "valkey"
+        self.home = _home(directory)
         self.port = 0
         self._mark: ProcessMark | None = None
         self._child: subprocess.Popen[bytes] | None = None  # None for an adopted server
@@ -130,7 +136,15 @@ class EmbeddedValkey:
         return self.home / "process.json"
 
     def _password(self) -> str:
-        return secret_in(self.home / "password")
+        return secret_in(_password_file(self.home))
+
+
+def _home(directory: Path) -> Path:
+    return directory.resolve() / "valkey"
+
+
+def _password_file(home: Path) -> Path:
+    return home / "password"
 
 
 def _binary() -> str:

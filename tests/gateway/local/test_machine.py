@@ -18,6 +18,19 @@ async def test_external_servers_are_neither_started_nor_stopped(tmp_path: Path) 
     await machine.stop()
 
 
+def test_the_embedded_servers_own_addresses_are_not_external_ones(tmp_path: Path) -> None:
+    """As in a shell that has read `demo.env` of the last run."""
+    for place, password in (("postgres/cluster", "pg-secret"), ("valkey", "valkey-secret")):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "password").write_text(password)
+    ours = {"DATABASE_URL": "postgresql://u:pg-secret@h/d", "REDIS_URL": "redis://:valkey-secret@h/0"}
+    machine = Machine(tmp_path, ours)
+    assert (machine.database_url, machine.cache_url) == ("", "")
+    theirs = {"DATABASE_URL": "postgresql://u:other@h/d", "REDIS_URL": "redis://:other@h/0"}
+    machine = Machine(tmp_path, theirs)
+    assert (machine.database_url, machine.cache_url) == (theirs["DATABASE_URL"], theirs["REDIS_URL"])
+
+
 def test_secrets_are_made_once_and_for_the_owner_only(tmp_path: Path) -> None:
     Machine(tmp_path, {})
     made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}

@@ -55,11 +55,14 @@ async def test_a_part_that_ends_is_started_again(tmp_path: Path) -> None:
 
 
 async def test_a_part_that_never_works_is_given_up(tmp_path: Path) -> None:
-    part = Part("part", ("sh", "-c", "echo started; exit 3"), os.environ, tmp_path)
+    script = (
+        """echo started; echo '{"level": "error", "event": "port taken"}'; echo '{"level": "info"}'; exit 3"""
+    )
+    part = Part("part", ("sh", "-c", script), os.environ, tmp_path)
     await part.start()
     await _until(lambda: _starts(part) == 3)
     await asyncio.wait([part.keeper])
-    with pytest.raises(PartFailed, match="part ended with 3 3 times"):
+    with pytest.raises(PartFailed, match=r"part ended 3 times, at last with status 3 \(port taken\); see "):
         part.check()
     await part.stop(5)
 

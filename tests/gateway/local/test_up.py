@@ -50,5 +50,5 @@ def test_an_engine_that_does_not_start_ends_everything_and_names_its_log(home: P
 def test_a_database_that_is_away_is_no_traceback(home: Path, cache_url: str) -> None:
     away = _up(home, DATABASE_URL="postgresql://nobody@127.0.0.1:1/x", REDIS_URL=cache_url)
     assert away.returncode == 1
-    assert away.stderr.startswith("error: ")
+    assert away.stderr.startswith("error: the database (DATABASE_URL) cannot be used: [Errno 111]")
     assert "Traceback" not in away.stderr
