@@ -135,10 +135,6 @@ class Database:
         async with self._engine.begin() as connection:
             yield WriteConnection(connection)
 
-    async def forget_connections(self) -> None:
-        """Drop idle connections, so that the next transaction meets the server as it is now."""
-        await self._engine.dispose()
-
     async def close(self) -> None:
         await self._engine.dispose()
 

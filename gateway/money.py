@@ -7,7 +7,7 @@ maxima covers whatever is settled within them. Where prices come from is not kno
 
 from decimal import Decimal
 
-__all__ = ["NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "format_usd", "nanousd_from_usd"]
+__all__ = ["NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "format_usd"]
 
 NANOUSD_PER_USD = 1_000_000_000
 TOKENS_MAX = 1_000_000_000
@@ -19,14 +19,6 @@ def cost_nanousd(tokens: int, nanousd_per_token: Decimal) -> int:
     assert 0 <= tokens <= TOKENS_MAX, f"{tokens} tokens"
     assert nanousd_per_token >= 0, f"a price is not negative: {nanousd_per_token}"
     return int(tokens * nanousd_per_token)
-
-
-def nanousd_from_usd(usd: Decimal) -> int:
-    """An amount given in USD by a person; more precise than a nano-USD is an error, not a rounding."""
-    amount = usd * NANOUSD_PER_USD
-    if amount != amount.to_integral_value():
-        raise ValueError(f"{usd} USD is not a whole number of nano-USD")
-    return int(amount)
 
 
 def format_usd(nanousd: int) -> str:

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from gateway.clock import Clock
 from gateway.db import Database
-from gateway.ids import PoolId, TenantId
+from gateway.ids import TenantId
 from gateway.ledger.types import Prices
 from gateway.routing.repository import RoutingRepository
 from gateway.routing.target import (
@@ -90,9 +90,6 @@ class Catalogue:
     def label_values(self) -> Iterable[str]:
         """The served names that exist, for the metrics' labels."""
         return {name for _, name in self._routes}
-
-    def pool_ids(self) -> Iterable[PoolId]:
-        return self._rows.pools.keys()
 
     def _current(self, sku: str) -> Prices | None:
         prices = self._prices.get(sku)

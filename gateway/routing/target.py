@@ -12,7 +12,6 @@ from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
 from gateway.ledger.types import Prices
 
 __all__ = [
-    "Component",
     "Permission",
     "PoolRow",
     "PriceRow",
@@ -21,8 +20,6 @@ __all__ = [
     "RoutingRows",
     "Target",
 ]
-
-Component = Literal["input", "cached_input", "output"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ RULES = (
 LAYERS = (
     ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
     ("http",),
-    ("pipeline", "exports", "alerts", "slo"),
-    ("exchange", "reconcile", "batches"),
+    ("pipeline",),
+    ("exchange", "reconcile"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),

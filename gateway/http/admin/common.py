@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict
@@ -17,7 +17,7 @@ from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, TenantId
 from gateway.tenancy import TenancyService
 
-__all__ = ["AdminParts", "After", "Body", "Limit", "Named", "Page", "actor_of", "page_of", "record", "unix"]
+__all__ = ["AdminParts", "After", "Body", "Limit", "Page", "actor_of", "page_of", "record", "unix"]
 
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -40,11 +40,6 @@ class Body(BaseModel):
     """A request body: a field that nobody reads is the caller's mistake, not to be swallowed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Named(Protocol):
-    @property
-    def id(self) -> str: ...
 
 
 def page_of(rows: Sequence[Json], limit: int) -> Page:

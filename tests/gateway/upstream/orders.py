@@ -1,4 +1,4 @@
-"""An order and a request for the dialects' tests."""
+"""Orders, requests and headers for the upstream's tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.upstream.dialect import Order
 from gateway.wire.request import CHAT, parse_generation
+from tests.fakes.engine import FakeEngine
 
 ORDER = Order(
     request_id="req_1",
@@ -29,3 +30,7 @@ def sent(dialect: Any, **fields: Any) -> tuple[str, dict[str, str], dict[str, An
     request = parse_generation(CHAT, json.dumps(BODY | fields).encode())
     call = dialect.prepare("http://e", "key", request, ORDER)
     return call.url, dict(call.headers), json.loads(call.body)
+
+
+def headers(engine: FakeEngine, **extra: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {engine.api_key}", "content-type": "application/json", **extra}

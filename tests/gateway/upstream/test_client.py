@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.settings import UpstreamSettings
 from gateway.upstream.client import ConnectFailed, ConnectionLost, StaleConnection, UpstreamClient
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
+from tests.gateway.upstream.orders import headers
 
 BODY = b'{"model":"fake-model","messages":[{"role":"user","content":"a b c"}],"stream":true}'
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
-    async with FakeEngine() as fake:
-        yield fake
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[UpstreamClient]:
-    made = UpstreamClient(UpstreamSettings(connect_timeout_s=1))
-    await made.start()
-    yield made
-    await made.close()
-
-
-def headers(engine: FakeEngine, **extra: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {engine.api_key}", "content-type": "application/json", **extra}
 
 
 async def test_streams_to_the_end(engine: FakeEngine, client: UpstreamClient) -> None:

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from gateway.settings import UpstreamSettings
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.native import NativeDialect
 from gateway.wire.request import COMPLETIONS, parse_generation
 from gateway.wire.usage import Usage
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
-from tests.gateway.upstream.orders import BODY, ORDER, sent
+from tests.gateway.upstream.orders import BODY, ORDER, headers, sent
 
 STREAM = b'{"model":"fake-model","messages":[{"role":"user","content":"a b c"}],"stream":true}'
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
-    async with FakeEngine() as fake:
-        yield fake
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[UpstreamClient]:
-    made = UpstreamClient(UpstreamSettings(connect_timeout_s=1))
-    await made.start()
-    yield made
-    await made.close()
-
-
-def headers(engine: FakeEngine, **extra: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {engine.api_key}", "content-type": "application/json", **extra}
 
 
 def test_native() -> None:

@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from gateway.settings import UpstreamSettings
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.status import poll_status
 from tests.fakes.engine import FakeEngine
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
-    async with FakeEngine() as fake:
-        yield fake
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[UpstreamClient]:
-    made = UpstreamClient(UpstreamSettings(connect_timeout_s=1))
-    await made.start()
-    yield made
-    await made.close()
 
 
 async def test_status(engine: FakeEngine, client: UpstreamClient) -> None:
