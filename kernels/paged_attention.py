@@ -2,7 +2,7 @@
 
     out[t, h] = softmax_j(cap(scale · q[t, h] · k[j, g])) · v[j, g],   j in the window of t's position, g = h // G
 
-Place in the path: layers → here. CPU tensors go to `kernels/reference.py`, CUDA tensors to Triton. Knows no
+Place in the path: layers → here. CPU tensors go to `kernels/host_attention.py`, CUDA tensors to Triton. Knows no
 model. The G = Hq / Hk query heads of a key head and several query tokens are packed as the rows of one tile
 (m = token · G + head), so that a page is read once for all of them. `kernels/attention_plan.py` says which
 program does what; the last program of a split row to arrive adds the partial results up in the order of the
@@ -20,8 +20,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels import reference
 from kernels.attention_plan import KEY_STEP, NARROW_ROWS, AttentionPlan, allocate_plan, build_plan
+from kernels.host_attention import paged_attention_host
+from kernels.host_plan import HostPlan, PageShape, build_host_plans
 
 __all__ = ["paged_attention", "paged_attention_triton"]
 
@@ -43,16 +44,19 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     soft_cap: float | None = None,
-    plan: AttentionPlan | None = None,
+    plan: AttentionPlan | HostPlan | None = None,
 ) -> Tensor:
     """[T, Hq, D] in q's dtype; arguments as `kernels.reference.paged_attention` defines them.
 
     `plan` is the work list of this step and window, shared by all layers of a KV group; without one (tests,
-    one-off calls) it is made here. With one, the Triton path runs on any device, and the outputs of padding
+    one-off calls) it is made here. With the Triton path's it runs on any device, and the outputs of padding
     tokens are undefined.
     """
     if not q.is_cuda and plan is None:
-        return reference.paged_attention(q, kv, block_table, query_start, seq_lens, scale, window, soft_cap)
+        lens = seq_lens.tolist()
+        (plan,) = build_host_plans(PageShape.of(kv), block_table[None], query_start.tolist(), lens, [window])
+    if isinstance(plan, HostPlan):
+        return paged_attention_host(q, kv, scale, soft_cap, plan)
     if plan is None:
         plan = allocate_plan(
             seq_lens.shape[0], q.shape[0], q.shape[1], kv.shape[2], q.shape[2], q.device, window

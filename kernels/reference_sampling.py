@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels import philox
+from kernels.peaks import argmax
 
 _RANKED_WIDTHS = (256, 4096)
 """Numbers of highest logits that are ranked before the whole row is."""
@@ -64,7 +65,7 @@ def sample(
     temperature fp32, min_p and top_p fp64, top_k int64 (0: off), seed int64, position int64 of the token
     to be sampled, all [R]. A row without a finite logit gives any id: the caller must not ask.
     """
-    out = logits.argmax(dim=-1)
+    out = argmax(logits)
     drawn = temperature > 0
     filtered = drawn & ((min_p > 0) | (top_k > 0) | (top_p < 1))
     rows = filtered.nonzero()[:, 0]

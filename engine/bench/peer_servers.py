@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -15,8 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +78,7 @@ def our_engine(model: Path, threads: int, slots: int, num_tokens: int) -> Iterat
     ]
     with _log() as log, _process(command, log) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait_ready(process, f"{url}/ready", log)
+        _wait_ready(process, port, log)
         yield Server("ours", Target(f"{url}/v1", "peer"), process.pid)
 
 
@@ -142,13 +141,13 @@ def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byt
             process.wait()
 
 
-def _wait_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     for _ in _while_starting(process, log):
-        with (
-            contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
-            urllib.request.urlopen(url, timeout=5),
-        ):
-            return
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
+            connection.request("GET", "/ready")
+            if connection.getresponse().status == 200:
+                return
 
 
 def _wait_address(process: subprocess.Popen[bytes], log: Path) -> str:

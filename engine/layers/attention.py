@@ -56,6 +56,7 @@ class Attention:
             q_weight=self.q_norm.weight if self.q_norm else None,
             k_weight=self.k_norm.weight if self.k_norm else None,
             eps=self.q_norm.eps if self.q_norm else 0.0,
+            runs=tables.runs,
         )
         attended = paged_attention(
             q,

@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.core.contract import KVGroup
 from engine.models.model_config import ModelConfig
 from kernels.attention_plan import AttentionPlan
+from kernels.host_plan import HostPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,11 @@ class GroupBatch:
     past the row's end are never read and may hold anything (-1 in the contract)."""
     slots: Tensor
     """[T] int64: page * block_size + offset that a token's key and value go to; -1: written nowhere."""
-    plan: AttentionPlan | None = None
-    """The attention kernel's work list for this step and the group's window (GPU only). With one, the lines
-    of `block_table` are those that its items name: a table of all requests need not be gathered."""
+    plan: AttentionPlan | HostPlan | None = None
+    """The attention kernel's work list for this step and the group's window. With a GPU's, the lines of
+    `block_table` are those that its items name: a table of all requests need not be gathered."""
+    runs: Tensor | None = None
+    """[T, 2 · kv heads] int64, CPU only: `kernels.host_plan.write_runs` of `slots`, if none is -1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.layers.norm import RMSNorm
+from engine.layers.threads import is_large, use_threads
 from engine.models.model_config import GatedAct
 from kernels.gated_act import gated_act
 from kernels.matvec import matvec
@@ -34,6 +35,7 @@ class Linear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.out_features, self.in_features = weight.shape
+        self._threads = torch.get_num_threads()
         self._bias = bias
         self._packed = _packed(weight)
         self._weight = None if self._packed is not None else weight
@@ -67,11 +69,22 @@ class Linear:
         return self._weight if x.is_cuda and x.shape[0] == 1 else None
 
     def _product(self, x: Tensor) -> Tensor:
+        if x.is_cuda or not is_large(self.out_features * self.in_features, x.shape[0]):
+            return self._multiply(x)
+        with use_threads(self._threads):
+            return self._multiply(x)
+
+    def _multiply(self, x: Tensor) -> Tensor:
         if self._packed is None:
             assert self._weight is not None
             return functional.linear(x, self._weight, self._bias)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
         return product
+
+
+def packs_bfloat16() -> bool:
+    """Whether this processor multiplies bf16 weights packed."""
+    return _packed(torch.zeros(32, 32, dtype=torch.bfloat16)) is not None
 
 
 def _packed(weight: Tensor) -> Tensor | None:

@@ -13,12 +13,12 @@ from engine.core.contract import KVGroup
 from engine.gguf import TensorType
 from engine.layers.attention import Attention
 from engine.layers.embedding import (
+    CompactHead,
     DenseHead,
     DenseRows,
     Embedding,
     GGUFRows,
     Head,
-    Int8Head,
     RowTable,
     SoftCappedHead,
 )
@@ -130,7 +130,7 @@ class Parts:
         raw = self._source.raw(name)
         head: Head
         if raw is not None and raw.type is TensorType.Q8_0 and self._device.type == "cpu":
-            head = Int8Head(GGUFRows(raw))
+            head = CompactHead(GGUFRows(raw))
         else:
             head = DenseHead(Linear(self._load(name)))
         cap = self.config.final_soft_cap

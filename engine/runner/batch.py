@@ -6,14 +6,16 @@ operations on the tables' device, the same on a CPU and a GPU. Knows no model an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from engine.core.contract import RowWork
 from engine.layers.batch import ForwardBatch, GroupBatch
 from engine.runner.tables import RowTables
+from kernels.host_plan import PageShape, build_host_plans, write_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,9 @@ class StepInputs:
     """[S] tokens of each such row after this step: the sampled one goes to this position."""
 
 
-def expand(work: Sequence[RowWork], tables: RowTables) -> StepInputs:
-    """Rows in the order of `work`, each one's tokens side by side."""
+def expand(work: Sequence[RowWork], tables: RowTables, pages: PageShape | None = None) -> StepInputs:
+    """Rows in the order of `work`, each one's tokens side by side. With `pages`, the shape of a layer's pages on
+    a CPU, the groups come with their work lists."""
     device = tables.tokens.device
     ends = [item.start + item.num_tokens for item in work]
     assert max(ends) <= tables.max_model_len, "a step reaches past the longest sequence"
@@ -37,8 +40,8 @@ def expand(work: Sequence[RowWork], tables: RowTables) -> StepInputs:
         device=device,
     )
     num_tokens = sum(item.num_tokens for item in work)
-    query_start = torch.zeros(len(work) + 1, dtype=torch.int32, device=device)
-    torch.cumsum(counts, 0, out=query_start[1:])
+    first_tokens = list(itertools.accumulate((item.num_tokens for item in work), initial=0))
+    query_start = torch.tensor(first_tokens, dtype=torch.int32, device=device)
     if num_tokens == len(work):
         token_rows, positions = rows, starts
     else:
@@ -46,6 +49,9 @@ def expand(work: Sequence[RowWork], tables: RowTables) -> StepInputs:
         owner = torch.repeat_interleave(counts, output_size=num_tokens)
         token_rows = rows[owner]
         positions = torch.arange(num_tokens, device=device) + (starts - query_start[:-1])[owner]
+    groups = _groups(tables, rows, token_rows, positions, max(ends))
+    if pages is not None:
+        groups = _with_plans(groups, pages, first_tokens, ends, tables.windows)
     return StepInputs(
         forward=ForwardBatch(
             token_ids=tables.tokens[token_rows, positions].long(),
@@ -53,7 +59,7 @@ def expand(work: Sequence[RowWork], tables: RowTables) -> StepInputs:
             query_start=query_start,
             seq_lens=(starts + counts).to(torch.int32),
             sampled=_sampled(work, device),
-            groups=_groups(tables, rows, token_rows, positions, max(ends)),
+            groups=groups,
         ),
         sampled_rows=tuple(item.row for item in work if item.samples),
         sampled_lens=tuple(item.start + item.num_tokens for item in work if item.samples),
@@ -80,4 +86,20 @@ def _groups(
     slots = torch.where(pages < 0, -1, pages * block + positions % block)
     return tuple(
         GroupBatch(block_table=table, slots=slot) for table, slot in zip(block_tables, slots, strict=True)
+    )
+
+
+def _with_plans(
+    groups: tuple[GroupBatch, ...],
+    pages: PageShape,
+    query_start: Sequence[int],
+    seq_lens: Sequence[int],
+    windows: Sequence[int | None],
+) -> tuple[GroupBatch, ...]:
+    slots = torch.stack([group.slots for group in groups])
+    runs = write_runs(pages, slots) if bool((slots >= 0).all()) else [None] * len(groups)
+    block_tables = torch.stack([group.block_table for group in groups])
+    plans = build_host_plans(pages, block_tables, query_start, seq_lens, windows)
+    return tuple(
+        replace(group, plan=plan, runs=each) for group, plan, each in zip(groups, plans, runs, strict=True)
     )

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from engine.core.contract import BatchError, KVLayout, RowInit, RowWork, ScheduleOutput, StepResult
 from engine.layers.batch import CausalLM
+from engine.layers.threads import FEW_TOKENS
 from engine.messages import SamplingParams
 from engine.runner.batch import expand
 from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
 from engine.runner.tables import RowTables
+from kernels.host_plan import PageShape
 
 
 class TorchRunner:
@@ -37,11 +39,11 @@ class TorchRunner:
         device = kv_pool.device
         self._model = model
         self._kv_pool = kv_pool
+        self._pages = PageShape.of(kv_pool[:, 0])
         self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
         self._sampler = Sampler(max_num_seqs, model.config.vocab_size, model.config.eos_token_ids, device)
-        self._thread = ThreadPoolExecutor(
-            1, thread_name_prefix="runner", initializer=_set_threads, initargs=(num_threads,)
-        )
+        self._num_threads = num_threads or torch.get_num_threads()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="runner")
 
     def launch(self, schedule: ScheduleOutput) -> Future[StepResult]:
         """Queue the step behind those launched before and return at once."""
@@ -95,7 +97,8 @@ class TorchRunner:
     def _step(self, schedule: ScheduleOutput) -> StepResult:
         if not schedule.work:
             return StepResult(schedule.step, {})
-        inputs = expand(schedule.work, self._tables)
+        torch.set_num_threads(1 if schedule.num_tokens <= FEW_TOKENS else self._num_threads)
+        inputs = expand(schedule.work, self._tables, self._pages)
         hidden = self._model.forward(inputs.forward, self._kv_pool)
         rows, lens = inputs.sampled_rows, inputs.sampled_lens
         if not rows:
@@ -109,9 +112,3 @@ class TorchRunner:
         logprobs = to_token_logprobs(drawn, rows)
         errors = self._sampler.errors(rows)
         return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), errors, logprobs)
-
-
-def _set_threads(num_threads: int | None) -> None:
-    """Runs on the runner's thread: torch keeps the count per thread."""
-    if num_threads is not None:
-        torch.set_num_threads(num_threads)

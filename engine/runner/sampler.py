@@ -18,6 +18,7 @@ from torch import Tensor
 from engine.core.contract import StepResult
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.row_settings import RowSettings, SettingsError
+from kernels.peaks import argmax
 from kernels.penalties import apply_penalties
 from kernels.sample import sample
 
@@ -96,7 +97,7 @@ class Sampler:
             if entry.has_edits:
                 entry.edit(logits[i], lens[i])
         if all(entry.greedy and not entry.penalised for entry in settings):
-            token_ids = logits.argmax(dim=-1)
+            token_ids = argmax(logits)
         else:
             token_ids = self._penalise_and_draw(logits, settings, rows, lens, tokens)
         usable = logits.gather(1, token_ids[:, None])[:, 0].isfinite()

@@ -21,6 +21,7 @@ class RowTables:
         num_groups = len(layout.groups)
         spans = -(-max_model_len // layout.block_size)
         self.block_size = layout.block_size
+        self.windows = tuple(group.window for group in layout.groups)
         self.max_model_len = max_model_len
         # One more than the longest sequence: the token sampled at its end is written too.
         self.tokens = torch.zeros(max_rows, max_model_len + 1, dtype=torch.int32, device=device)

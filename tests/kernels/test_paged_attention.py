@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.attention_plan import allocate_plan, build_plan
+from kernels.paged_attention import paged_attention as dispatched_attention
 from kernels.paged_attention import paged_attention_triton
 from tests.kernels import oracles
 from tests.kernels.oracles import PagedCase, paged_case
@@ -22,9 +23,10 @@ MIXED = [(1, 1), (1, 16), (1, 17), (1, 131), (1, 300), (3, 3), (7, 40), (33, 33)
 Op = Callable[..., Tensor]
 
 
-@pytest.fixture(params=["reference", "triton"])
+@pytest.fixture(params=["reference", "host", "triton"])
 def paged_attention(request: pytest.FixtureRequest) -> Op:
-    return {"reference": reference.paged_attention, "triton": _planned}[request.param]
+    ops = {"reference": reference.paged_attention, "host": dispatched_attention, "triton": _planned}
+    return ops[request.param]
 
 
 def _planned(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
+from kernels.host_rope import rope_and_cache_host
 from kernels.rope_and_cache import rope_and_cache_triton
 from tests.kernels import oracles
 
@@ -20,9 +21,14 @@ NUM_TOKENS, HEADS, KV_HEADS, DIM, BLOCK, NUM_BLOCKS, LAYERS = 9, 6, 2, 24, 16, 5
 Op = Callable[..., Tensor]
 
 
-@pytest.fixture(params=["reference", "triton"])
+@pytest.fixture(params=["reference", "host", "triton"])
 def rope_and_cache(request: pytest.FixtureRequest) -> Op:
-    return {"reference": reference.rope_and_cache, "triton": rope_and_cache_triton}[request.param]
+    ops = {
+        "reference": reference.rope_and_cache,
+        "host": rope_and_cache_host,
+        "triton": rope_and_cache_triton,
+    }
+    return ops[request.param]
 
 
 def _angles() -> Tensor:

@@ -1,4 +1,4 @@
-"""Embedding tables, dense and int8 heads."""
+"""Embedding tables, dense and compact heads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from engine.gguf import GGUFTensor, TensorType
 from engine.layers.embedding import (
     SHORTLIST,
+    CompactHead,
     DenseHead,
     DenseRows,
     Embedding,
     GGUFRows,
-    Int8Head,
     SoftCappedHead,
 )
 from engine.layers.gguf_quants import dequantize
@@ -56,9 +56,9 @@ def test_embedding_scales_in_its_compute_type() -> None:
     assert in_bf16[0, 0] == 25.25
 
 
-def test_int8_head_is_exact_where_it_matters(matrix: GGUFTensor, hidden: torch.Tensor) -> None:
+def test_compact_head_is_exact_where_it_matters(matrix: GGUFTensor, hidden: torch.Tensor) -> None:
     exact = hidden.double() @ dequantize(matrix).double().T
-    found = Int8Head(GGUFRows(matrix))(hidden)
+    found = CompactHead(GGUFRows(matrix))(hidden)
     assert found.dtype == torch.float32
     likely = exact.topk(20, dim=1).indices
     assert torch.equal(found.argmax(1), exact.argmax(1))
@@ -68,18 +68,18 @@ def test_int8_head_is_exact_where_it_matters(matrix: GGUFTensor, hidden: torch.T
     assert (found.logsumexp(1) - exact.logsumexp(1)).abs().max() < 2e-3
 
 
-def test_int8_head_answers_each_row_alike_alone_and_together(
+def test_compact_head_answers_each_row_alike_alone_and_together(
     matrix: GGUFTensor, hidden: torch.Tensor
 ) -> None:
-    head = Int8Head(GGUFRows(matrix))
+    head = CompactHead(GGUFRows(matrix))
     together = head(hidden)
     alone = torch.cat([head(hidden[row : row + 1]) for row in range(hidden.shape[0])])
     assert (together - alone).abs().max() < 1e-4
 
 
-def test_int8_head_takes_no_rows_and_small_vocabularies() -> None:
+def test_compact_head_takes_no_rows_and_small_vocabularies() -> None:
     table = DenseRows(torch.randn(SHORTLIST // 2, 32))
-    head = Int8Head(table)
+    head = CompactHead(table)
     assert head(torch.zeros(0, 32)).shape == (0, SHORTLIST // 2)
     x = torch.randn(2, 32)
     assert torch.allclose(head(x), x @ table.rows(torch.arange(SHORTLIST // 2)).T, atol=1e-5)
