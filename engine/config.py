@@ -122,6 +122,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for group in fields(self):
             _check_group(getattr(self, group.name))
+        if "" in (*self.server.api_key, self.server.internal_key):
+            # An unset variable on a command line must not open the server to everybody.
+            raise ConfigError("api_key and internal_key must not be empty; leave the flag out to go without")
         seqs, tokens = self.scheduler.max_num_seqs, self.scheduler.max_num_batched_tokens
         if seqs is not None and tokens is not None and tokens < seqs:
             raise ConfigError(

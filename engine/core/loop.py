@@ -25,6 +25,9 @@ from engine.messages import AbortRequest, AddRequest, CoreInbound, Shutdown, Wor
 
 _log = logging.getLogger(__name__)
 
+STEP_FAILED = "the engine failed while it computed this answer"
+"""For callers; why it failed is for the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Flight(Generic[HandleT]):
@@ -141,9 +144,9 @@ class Loop(Generic[HandleT]):
         later = [each.step for each in self._flights]
         try:
             result = self._runner.collect(flight.handle)
-        except BatchError as error:
+        except BatchError:
             _log.exception("step %d failed", flight.step.schedule.step)
-            fail_batch(flight.step, f"the step failed: {error}", later, self._scheduler, self._outbox)
+            fail_batch(flight.step, STEP_FAILED, later, self._scheduler, self._outbox)
         else:
             absorb(flight.step, result, later, self._scheduler, self._outbox)
         self._scheduler.retire(flight.step)

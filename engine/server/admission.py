@@ -58,7 +58,7 @@ def check_open(services: Services, request: GenerationRequest) -> CoreReady:
         raise model_not_found(request.model)
     if services.phase is Phase.CLOSED:
         raise draining()
-    if services.bridge.ready is None:
+    if services.bridge.ready is None or services.hung:
         raise engine_unavailable()
     return services.bridge.ready
 

@@ -229,7 +229,11 @@ def build_services(
         served_model_names=names,
         model_path=model.model,
         text=load_assets(sources, _cache_dir(), _now),
-        bridge=Bridge(time.monotonic, lambda: metrics.count("engine_late_outputs")),
+        bridge=Bridge(
+            time.monotonic,
+            lambda: metrics.count("engine_late_outputs"),
+            config.scheduler.max_num_queued_reqs,
+        ),
         journal=Journal(journal_dir, worker, _wall_ms),
         journal_dir=journal_dir,
         metrics=metrics,

@@ -21,7 +21,7 @@ from engine.messages import (
     StepOutputs,
     TokenOutput,
 )
-from engine.server.errors import engine_unavailable
+from engine.server.errors import engine_unavailable, overloaded
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,8 +67,12 @@ class Flow:
 class Bridge:
     """All live sequences of this API process. Used from the event loop's thread only."""
 
-    def __init__(self, clock: Callable[[], float], on_late_output: Callable[[], None]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], on_late_output: Callable[[], None], max_num_queued: int
+    ) -> None:
+        """`max_num_queued`: sequences that the core lets wait, for each of its two classes."""
         self._clock = clock
+        self._max_num_queued = max_num_queued
         self._on_late_output = on_late_output
         self._link: CoreLink | None = None
         self._flows: dict[str, Flow] = {}
@@ -109,9 +113,12 @@ class Bridge:
             )
 
     def submit(self, requests: Sequence[AddRequest]) -> Flow:
-        """Start sequences. Raises `ApiError` when no core runs."""
-        if self._link is None:
+        """Start sequences. Raises `ApiError` when no core runs, or when it takes nothing in any more: a core that
+        listens keeps its own, tighter bounds and says how long to wait."""
+        if self._link is None or self.ready is None:
             raise engine_unavailable()
+        if len(self._flows) > 2 * (self._max_num_queued + self.ready.max_num_seqs):
+            raise overloaded(None, None)
         flow = Flow(request.request_id for request in requests)
         for request in requests:
             assert request.request_id not in self._flows, "engine request ids are unique"

@@ -73,7 +73,9 @@ def too_long(
 
 def text_too_long(num_chars: int, limit: int, param: str) -> ApiError:
     """For texts whose tokens need not be counted to know that they do not fit."""
-    message = f"This model's context holds {limit} tokens, and {num_chars} characters are more than that many can spell."
+    message = (
+        f"At most {limit} tokens fit here, and {num_chars} characters are more than that many can spell."
+    )
     return invalid(message, param, "context_length_exceeded")
 
 

@@ -69,6 +69,8 @@ def test_from_flags_sorts_fields_into_groups() -> None:
         ({"enforce_eager": 1}, "enforce_eager must be bool, got 1"),
         ({"max_num_seqs": 32, "max_num_batched_tokens": 16}, "at least max_num_seqs (32)"),
         ({"model": ""}, "model is required"),
+        ({"api_key": ("a", "")}, "must not be empty"),
+        ({"internal_key": ""}, "must not be empty"),
     ],
 )
 def test_errors_name_the_field_and_what_is_allowed(flags: dict[str, object], message: str) -> None:

@@ -43,9 +43,9 @@ def step(*outputs: TokenOutput) -> StepOutputs:
     return StepOutputs(outputs=list(outputs), load=LoadStats(num_running=1))
 
 
-def make_bridge() -> tuple[Bridge, Link, list[int]]:
+def make_bridge(max_num_queued: int = 36) -> tuple[Bridge, Link, list[int]]:
     late: list[int] = []
-    bridge, link = Bridge(lambda: 1.0, lambda: late.append(1)), Link()
+    bridge, link = Bridge(lambda: 1.0, lambda: late.append(1), max_num_queued), Link()
     bridge.core_up(ready(), 7, link)
     return bridge, link, late
 
@@ -71,10 +71,22 @@ async def test_loss_of_the_core_ends_everything_once() -> None:
 
 
 async def test_without_a_core_nothing_is_accepted() -> None:
-    bridge = Bridge(lambda: 1.0, lambda: None)
+    bridge = Bridge(lambda: 1.0, lambda: None, 36)
     with pytest.raises(ApiError) as caught:
         bridge.submit([request("a")])
     assert (caught.value.status, caught.value.code) == (503, "engine_unavailable")
+
+
+async def test_a_core_that_takes_nothing_in_is_not_fed_for_ever() -> None:
+    """Stopped, it refuses nobody itself. A request of many sequences is still taken whole."""
+    bridge, link, _ = make_bridge()
+    bridge.submit([request(f"a-{index}") for index in range(201)])
+    with pytest.raises(ApiError) as caught:
+        bridge.submit([request("b")])
+    assert (caught.value.status, caught.value.code) == (503, "server_is_overloaded")
+    assert (len(link.sent), bridge.num_live) == (201, 201)
+    bridge.on_step(step(TokenOutput(request_id="a-0", finish_reason="stop")))
+    bridge.submit([request("b")])
 
 
 async def test_abort_names_only_live_sequences() -> None:
@@ -93,7 +105,7 @@ async def test_random_lives_have_one_end_each() -> None:
     seed = random.SystemRandom().randrange(2**32)
     print("seed", seed)
     rng = random.Random(seed)
-    bridge, link, _ = make_bridge()
+    bridge, link, _ = make_bridge(2000)
     flows, ends = {}, {}
     for turn in range(2000):
         name = f"s-{turn}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine import __version__
 from engine.server.services import HEARTBEAT_LIMIT_S, Phase
-from tests.engine.server.conftest import Server
+from tests.engine.server.conftest import MODEL, Server
 from tests.fakes.core import ready
 
 
@@ -31,6 +31,10 @@ async def test_a_silent_core_is_unhealthy(server: Server) -> None:
     status, document = await get(server, "/health")
     assert (status, document["error"]["code"]) == (503, "engine_hung")  # type: ignore[index]  # the error document
     assert (await get(server, "/ready"))[0] == 503
+    body = {"model": MODEL, "prompt": "x"}
+    async with server.session() as session, session.post("/v1/completions", json=body) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (503, "engine_unavailable")
+    assert server.core.seen == []
 
 
 async def test_without_a_core_healthy_but_not_ready(server: Server) -> None:
