@@ -44,6 +44,7 @@ BROAD_EXCEPT_HOMES = (
     "gateway/pool/supervisor.py",
     "gateway/worker.py",
     "gateway/ledger/batcher.py",
+    "gateway/ledger/settler.py",
     "gateway/tenancy/revision.py",
     "engine/server/",
     "engine/process.py",
