@@ -6,6 +6,8 @@ Place: between the command line and the composition roots. Knows no rule of what
 import asyncio
 import os
 import signal
+import socket
+import sys
 
 import uvicorn
 
@@ -18,9 +20,11 @@ from gateway.settings import Settings
 from gateway.tenancy import Peppers
 from gateway.tenancy.bootstrap import bootstrap
 
-__all__ = ["bootstrap_admin", "serve_gateway", "serve_worker", "supervise"]
+__all__ = ["bootstrap_admin", "listening_socket", "serve_gateway", "serve_worker", "supervise"]
 
 BACKLOG = 2048
+STALLED_PEER_S = 120
+NOT_STARTED = 3
 
 
 def serve_gateway(settings: Settings) -> None:
@@ -30,7 +34,7 @@ def serve_gateway(settings: Settings) -> None:
     app = create_app(settings)
     serve_metrics(app.metrics, settings.server)
     asyncio.run(_refuse_old_schema(settings))
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=settings.server.host,
         port=settings.server.port,
@@ -45,6 +49,18 @@ def serve_gateway(settings: Settings) -> None:
         backlog=BACKLOG,
         timeout_graceful_shutdown=round(settings.server.drain_timeout_s),
     )
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening_socket(config)])
+    if not server.started:
+        sys.exit(NOT_STARTED)
+
+
+def listening_socket(config: uvicorn.Config) -> socket.socket:
+    """Bound, and such that its connections end when their peer has read nothing for `STALLED_PEER_S`: a server that
+    closes one still waits for what is in its buffers to be read, which a hostile peer never does."""
+    listener = config.bind_socket()
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_PEER_S * 1000)
+    return listener
 
 
 async def serve_worker(settings: Settings) -> None:

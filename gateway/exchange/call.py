@@ -61,7 +61,11 @@ class UpstreamCalls:
         except TimeoutError as error:
             if deadlines.expired == "write":
                 raise ClientGone from error
-            raise AttemptFailed("failed", UpstreamTimeout(), is_over=False) from error
+            # A stream that flowed to the end of its time says nothing against the replica.
+            flowed = deadlines.expired == "total" and attempt.has_data
+            raise AttemptFailed(
+                "outlasted" if flowed else "failed", UpstreamTimeout(), is_over=False
+            ) from error
 
     async def _call(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
         order = self._order(exchange, attempt)

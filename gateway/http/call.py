@@ -84,18 +84,13 @@ class Call:
 
     async def body(self, limit_bytes: int) -> bytes:
         declared = self.header(b"content-length")
-        if declared is not None and declared.isdigit() and int(declared) > limit_bytes:
+        if declared is not None and declared.isdecimal() and int(declared) > limit_bytes:
             raise BodyTooLarge(limit_bytes)
-        message = await self._receive()
-        if not message.get("more_body") and message["type"] == "http.request":
-            return _within(message.get("body", b""), limit_bytes)
-        return await self._long_body(message, limit_bytes)
-
-    async def _long_body(self, message: Message, limit_bytes: int) -> bytes:
         parts, size = [], 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
                 while True:
+                    message = await self._receive()
                     if message["type"] == "http.disconnect":
                         raise ClientLeft
                     parts.append(message.get("body", b""))
@@ -103,8 +98,7 @@ class Call:
                     if size > limit_bytes:
                         raise BodyTooLarge(limit_bytes)
                     if not message.get("more_body"):
-                        return b"".join(parts)
-                    message = await self._receive()
+                        return parts[0] if len(parts) == 1 else b"".join(parts)
         except TimeoutError:
             raise InvalidRequest("The request body did not arrive in time.") from None
 
@@ -188,9 +182,3 @@ class Disconnect:
 
 
 _STREAM_HEADERS = (("cache-control", "no-cache"), ("x-accel-buffering", "no"))
-
-
-def _within(body: bytes, limit_bytes: int) -> bytes:
-    if len(body) > limit_bytes:
-        raise BodyTooLarge(limit_bytes)
-    return body

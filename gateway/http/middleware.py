@@ -6,6 +6,7 @@ is a 500 that tells the caller its request id and nothing more. It knows no rout
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from gateway.clock import Clock
@@ -22,6 +23,9 @@ __all__ = ["Edge", "Handler"]
 Handler = Callable[[Call], Awaitable[None]]
 CLIENT_CLOSED = 499
 """In logs and metrics only: nobody was there to be answered."""
+
+LAST_WORD_S = 5.0
+"""How long the event that ends a broken stream may wait for a reader: longer would hold up a shutdown."""
 
 _log = get_logger(__name__)
 
@@ -59,7 +63,11 @@ class Edge:
         if call.status is None:
             await call.answer(*render_error(error))
         elif call.is_stream:
-            await call.stream({}, error_event(error), last=True)
+            try:
+                async with asyncio.timeout(LAST_WORD_S):
+                    await call.stream({}, error_event(error), last=True)
+            except TimeoutError:  # nobody reads: the server drops the connection when the call returns
+                _log.warning("the last event found no reader")
 
     def _note(self, call: Call) -> None:
         took_s = self._clock.monotonic() - call.started

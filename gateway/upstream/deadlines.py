@@ -78,7 +78,7 @@ class Deadlines:
     def _due(self) -> tuple[float, Expired]:
         silence_s = self._timeouts.between_tokens_s if self._started else self._first_s
         kind: Expired = "write" if self.writing else "between_tokens" if self._started else "first_token"
-        return min((self._last + silence_s, kind), (self._total_at, "total"))
+        return min((self._last + silence_s, kind), (self._total_at, "write" if self.writing else "total"))
 
     def _arm(self) -> None:
         self._timer = self._loop.call_at(self._due()[0], self._fire)

@@ -14,7 +14,7 @@ from gateway.wire.answer import EngineError
 
 __all__ = ["Refusal", "Verdict", "judge"]
 
-Verdict = Literal["client", "busy", "draining", "stale", "failed"]
+Verdict = Literal["client", "busy", "draining", "stale", "failed", "outlasted"]
 RETRY_AFTER_S_MAX = 120.0
 RETRY_AFTER_S_DEFAULT = 1.0
 # An engine's 401, 403 or 404 is our configuration, never the caller's fault.
@@ -35,7 +35,7 @@ MESSAGE_CHARS_MAX = 2000
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """`client` is answered as it is; `busy` and `draining` may pass elsewhere; `stale` was the connection, not the
-    replica; `failed` is the replica's fault."""
+    replica; `failed` is the replica's fault; `outlasted` is nobody's: the answer was longer than its time."""
 
     verdict: Verdict
     error: GatewayError

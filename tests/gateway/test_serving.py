@@ -3,14 +3,17 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
 import pytest
+import uvicorn
 
 from gateway.pool.process import free_port
+from gateway.serving import STALLED_PEER_S, listening_socket
 
 
 @pytest.fixture
@@ -66,3 +69,12 @@ async def test_the_worker_runs_and_ends(environ: dict[str, str]) -> None:
         worker.terminate()
         code = await asyncio.wait_for(worker.wait(), 30)
     assert code == 0
+
+
+def test_connections_do_not_outlive_a_peer_that_reads_nothing() -> None:
+    config = uvicorn.Config(lambda *_: None, host="127.0.0.1", port=0, log_config=None)
+    with listening_socket(config) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()) as _, listener.accept()[0] as accepted:
+            timeout_ms = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert timeout_ms == STALLED_PEER_S * 1000

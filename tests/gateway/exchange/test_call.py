@@ -98,6 +98,19 @@ class TestTimeouts:
         assert (event["status"], event["amount_nanousd"]) == ("error", 0)
         assert engine.running == 0
 
+    async def test_a_stream_that_outlasts_its_time_is_not_held_against_the_replica(
+        self, gateway: Gateway, engine: FakeEngine
+    ) -> None:
+        """Else a few long or slowly read answers of one tenant would open the breaker for all others."""
+        tenant = await gateway.serve(engine)
+        engine.script(Script(tokens=("x",) * 100, token_delay_s=0.1))
+        _, raw = await ask(gateway, tenant, {**STREAM, "max_tokens": 100})
+        assert b'"code":"timeout"' in raw
+        [event] = await gateway.events(1)
+        assert (event["status"], event["error_code"]) == ("partial", "timeout")
+        assert b'outcome="outlasted"' in gateway.app.metrics.render()
+        assert b'outcome="failed"' not in gateway.app.metrics.render()
+
     async def test_a_reader_that_stops_is_a_client_that_left(
         self, gateway: Gateway, engine: FakeEngine
     ) -> None:

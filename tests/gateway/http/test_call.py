@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import BodyTooLarge
+from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.http.call import Call, ClientLeft, Disconnect
 
 
@@ -54,6 +54,15 @@ async def test_body_above_the_limit(
     call, _ = make(messages, headers)
     with pytest.raises(BodyTooLarge):
         await call.body(3)
+
+
+@pytest.mark.parametrize("begun", [[], [part(b"a", True)]])
+async def test_a_body_that_never_comes(begun: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.http.call.BODY_TIMEOUT_S", 0.01)
+    call, _ = make(begun)
+    async with asyncio.timeout(10):
+        with pytest.raises(InvalidRequest):
+            await call.body(3)
 
 
 async def test_a_client_that_goes_in_the_middle_of_its_body() -> None:

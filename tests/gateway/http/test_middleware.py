@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
+import pytest
+
+from gateway.clock import SystemClock
+from gateway.errors import Overloaded
+from gateway.http.call import Call
+from gateway.http.middleware import Edge
+from gateway.ids import IdSource
+from gateway.obs.metrics import Metrics
 from tests.fakes.engine import FakeEngine
 from tests.gateway.http.answers import BODY, CHAT, refused
 from tests.harness import Gateway
@@ -18,3 +28,27 @@ async def test_our_own_bug_tells_the_request_id_and_nothing_else(
     assert error["status"] in (500, 503)
     assert "surprise" not in json.dumps({k: v for k, v in error.items() if k != "headers"})
     assert engine.requests == []
+
+
+async def test_the_last_event_does_not_wait_for_ever_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a broken stream that nobody reads would hold up a shutdown."""
+    monkeypatch.setattr("gateway.http.middleware.LAST_WORD_S", 0.01)
+    sent: list[Any] = []
+
+    async def fails_in_the_middle(call: Call) -> None:
+        await call.stream({}, b"data: {}\n\n", last=False)
+        raise Overloaded
+
+    async def send(message: Any) -> None:
+        if len(sent) == 2:
+            await asyncio.Event().wait()
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    edge = Edge(fails_in_the_middle, IdSource(), SystemClock(), Metrics())
+    scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "client": None}
+    async with asyncio.timeout(10):
+        await edge(scope, receive, send)
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]

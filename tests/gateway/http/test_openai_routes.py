@@ -12,6 +12,7 @@ import pytest
 from tests.fakes import replies
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
+from tests.gateway.http.answers import BODY, CHAT
 from tests.harness import SERVED, Gateway
 
 MESSAGES: Any = [{"role": "user", "content": "one two three"}]
@@ -197,3 +198,15 @@ async def test_an_external_engine_gets_plain_openai_and_no_key(gateway: Gateway,
     assert not [name for name in seen.headers if name.startswith(("x-gateway", "x-cache", "x-fairness"))]
     [event] = await gateway.events(1)
     assert (event["status"], event["completion_tokens"]) == ("ok", 2)
+
+
+@pytest.mark.parametrize(("said", "kept"), [("2", 2), ("9" * 5000, 0), ("-1", 0), ("x", 0)])
+async def test_a_retry_count_that_makes_no_sense_is_none(
+    gateway: Gateway, engine: FakeEngine, said: str, kept: int
+) -> None:
+    tenant = await gateway.serve(engine)
+    headers = {"x-stainless-retry-count": said}
+    answer = await gateway.request("POST", CHAT, BODY, key=tenant.key, headers=headers)
+    assert answer.status == 200
+    [event] = await gateway.events(1)
+    assert event["client_retry_count"] == kept

@@ -51,6 +51,12 @@ async def test_total_spans_attempts() -> None:
     assert deadlines.expired == "total"
 
 
+async def test_a_slow_reader_is_told_from_a_long_answer() -> None:
+    deadlines = Deadlines(Timeouts(LONG_S, LONG_S, SHORT_S), streaming=True)
+    await expire(deadlines, writing=True)
+    assert deadlines.expired == "write"
+
+
 async def test_a_whole_answer_has_no_first_token() -> None:
     deadlines = Deadlines(Timeouts(SHORT_S / 10, LONG_S, SHORT_S), streaming=False)
     await expire(deadlines)
