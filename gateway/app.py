@@ -58,7 +58,7 @@ class GatewayApp:
         self.metrics = Metrics()
         self.is_draining = False
         self.database = Database.of(
-            settings.database, name="tollway-gateway", pool_size=settings.database.pool_size
+            settings.database, name="tollway-gateway", pool_size=settings.database.pool_size, checked=True
         )
         self.feed_database = Database.of(settings.database, name="tollway-feed", pool_size=1)
         self.schema = SchemaGuard(self.database)

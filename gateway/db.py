@@ -99,14 +99,18 @@ class Database:
         pool_size: int = 5,
         role: str | None = APP_ROLE,
         options: DatabaseSettings | None = None,
+        checked: bool = False,
     ) -> None:
-        """`name` is what `pg_stat_activity` shows; the pool never grows beyond `pool_size`."""
+        """`name` is what `pg_stat_activity` shows; the pool never grows beyond `pool_size`. `checked`: a connection
+        that died while it was idle (the server restarted) is replaced, for one round trip at each use; for those
+        who would not try again."""
         options = options or DatabaseSettings()
         self._engine = create_async_engine(
             async_url(url),
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=options.connect_timeout_s,
+            pool_pre_ping=checked,
             connect_args=_connect_args(name, role, options),
             hide_parameters=True,  # an error's text goes to the logs; values that callers sent do not
         )
@@ -116,9 +120,10 @@ class Database:
         )
 
     @classmethod
-    def of(cls, settings: DatabaseSettings, *, name: str, pool_size: int) -> Self:
+    def of(cls, settings: DatabaseSettings, *, name: str, pool_size: int, checked: bool = False) -> Self:
         """The application's database, with the timeouts and TLS of the settings."""
-        return cls(settings.url.get_secret_value(), name=name, pool_size=pool_size, options=settings)
+        url = settings.url.get_secret_value()
+        return cls(url, name=name, pool_size=pool_size, options=settings, checked=checked)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[ReadSession]:

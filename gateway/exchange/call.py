@@ -78,9 +78,10 @@ class UpstreamCalls:
             self._replicas.observe(attempt.replica, load)
         if reply.status != 200:
             target, said = exchange.target, read_error(await reply.read_whole())
-            attempt.did_nothing()
-            attempt.saw(said.usage)
             refusal = judge(reply.status, reply.headers, said, target.upstream_model, target.served_model)
+            if refusal.verdict != "failed":
+                attempt.did_nothing()
+            attempt.saw(said.usage)
             raise AttemptFailed(refusal.verdict, refusal.error, is_over=True)
         headers = {name: reply.headers[name] for name in PASSED_HEADERS if reply.headers.get(name)}
         headers.update(exchange.ticket.headers)

@@ -107,6 +107,22 @@ async def _in_one_transaction(database: Database, *statements: str) -> None:
             await connection.execute(text(statement))
 
 
+async def test_a_checked_connection_survives_the_end_of_its_server(database_url: str) -> None:
+    """Else the first caller after a restart of Postgres would get the error of each dead connection."""
+    database, other = (
+        Database(database_url, name="idle", checked=True),
+        Database(database_url, name="other", role=None),
+    )
+    async with database.read() as session:
+        first = await session.scalar(text("SELECT pg_backend_pid()"))
+    async with other.transaction() as connection:
+        await connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
+    async with database.read() as session:
+        assert await session.scalar(text("SELECT pg_backend_pid()")) != first
+    await database.close()
+    await other.close()
+
+
 async def test_errors_do_not_repeat_what_they_were_given(database_url: str) -> None:
     database = Database(database_url, name="test")
     with pytest.raises(DBAPIError) as wrong:
