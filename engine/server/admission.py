@@ -26,6 +26,8 @@ from engine.server.protocol import CompletionRequest, GenerationRequest
 from engine.server.services import INLINE_SIZE, Phase, Services
 from engine.text.chat_template import ChatTemplateError
 
+MAX_ALLOWED_IDS = 1 << 20
+"""Every answer carries its own list to the core, which checks it between two steps of everybody."""
 _TURN_CHARS = 64
 """What a template writes around a message."""
 _SEED_MASK = 2**63 - 1
@@ -129,6 +131,9 @@ def make_job(
 ) -> Job:
     """Raises `ApiError` for prompts and parameters that do not fit this model."""
     _check_ids(request, ready.vocab_size)
+    if len(request.allowed_token_ids) * request.n * len(prompts) > MAX_ALLOWED_IDS:
+        message = f"At most {MAX_ALLOWED_IDS} allowed tokens in all answers of a request together."
+        raise invalid(message, "allowed_token_ids")
     _check_choice(request, ready)
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"
     for number, prompt in enumerate(prompts):
@@ -247,7 +252,7 @@ def _sampling(services: Services, request: GenerationRequest, max_tokens: int, s
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
         logit_bias=request.logit_bias,
-        allowed_token_ids=request.allowed_token_ids,
+        allowed_token_ids=tuple(dict.fromkeys(request.allowed_token_ids)),
         stop_token_ids=request.stop_token_ids,
         ignore_eos=request.ignore_eos,
         num_logprobs=request.num_logprobs,

@@ -218,7 +218,8 @@ def _common_rest(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, A
         name: False if options.get(name) is None else flag(f"stream_options.{name}", options[name])
         for name in _STREAM_OPTIONS
     }
-    skipped = [name for name, value in body.items() if value is not None and name not in known]
+    names = frozenset(known)
+    skipped = [name for name, value in body.items() if value is not None and name not in names]
     skipped += [f"stream_options.{name}" for name in options if name not in _STREAM_OPTIONS]
     ignored = tuple(name for name in skipped if name != "stream_options")
     return {

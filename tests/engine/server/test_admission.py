@@ -66,6 +66,15 @@ async def test_what_min_tokens_leaves(server: Server) -> None:
     assert first(server, min_tokens=1, allowed_token_ids=[1, 7])
 
 
+async def test_lists_of_allowed_tokens_are_bounded_together(server: Server) -> None:
+    """n copies of the longest list once stopped the core for seconds, for everybody."""
+    assert first(server, allowed_token_ids=[5, 6, 5]).sampling.allowed_token_ids == (5, 6)
+    assert first(server, allowed_token_ids=[5] * (1 << 18), n=4).sampling.allowed_token_ids == (5,)
+    with pytest.raises(ApiError) as caught:
+        first(server, allowed_token_ids=[5] * (1 << 18), n=5)
+    assert (caught.value.status, caught.value.param) == (400, "allowed_token_ids")
+
+
 async def test_tiny_temperatures_are_greedy(server: Server) -> None:
     """Their logits would leave fp32."""
     assert [first(server, temperature=t).sampling.temperature for t in (1e-300, 1e-9, 1e-5)] == [0, 0, 1e-5]
