@@ -15,6 +15,7 @@ from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.secret import secret_in
 from gateway.local.valkey import EmbeddedValkey
 from gateway.pool.local import LocalLauncher
+from gateway.pool.process import port_is_free
 from gateway.settings import Settings
 
 __all__ = ["Machine", "in_thread"]
@@ -72,10 +73,13 @@ class Machine:
         await part.start()
 
     async def watch(self, stopping: asyncio.Event) -> None:
-        """Until told to stop, or a part cannot be kept running."""
+        """Until told to stop, or something cannot be kept running."""
         while not stopping.is_set():
             for part in self.parts.values():
                 part.check()
+            for server in (self.postgres, self.valkey):
+                if server is not None and port_is_free(server.port):
+                    await in_thread(server.start)  # it has died: the parts wait for it at its address
             try:
                 await asyncio.wait_for(stopping.wait(), _CHECK_S)
             except TimeoutError:

@@ -49,6 +49,8 @@ class EmbeddedValkey:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.adopt():
             return
+        if self._child is not None:
+            self._child.poll()  # it has died; its end is known now
         for _ in range(_START_ATTEMPTS):
             self.port = self._preferred_port()
             if self._launch():

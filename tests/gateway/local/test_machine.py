@@ -1,10 +1,17 @@
 """The machine: settings of its parts, external servers left alone, blocking work never left behind."""
 
 import asyncio
+import os
+import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from gateway.local.machine import Machine, in_thread
 
@@ -64,3 +71,45 @@ async def test_watching_ends_when_told(tmp_path: Path) -> None:
     stopping.set()
     await watch
     assert watch.done()
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """Postgres, started by root, runs as another user, who may enter it."""
+    with tempfile.TemporaryDirectory(prefix="tollway-machine-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+async def test_servers_that_die_are_started_again_where_they_were(open_directory: Path) -> None:
+    machine = Machine(open_directory, {})
+    await in_thread(machine.start_valkey)
+    await in_thread(machine.start_postgres)
+    assert machine.postgres is not None
+    stopping = asyncio.Event()
+    watch = asyncio.create_task(machine.watch(stopping))
+    try:
+        async with Redis.from_url(machine.cache_url) as cache:
+            before = (await cache.info("server"))["process_id"]
+        os.kill(before, signal.SIGKILL)
+        postmaster = machine.postgres.home / "data" / "postmaster.pid"
+        os.kill(int(postmaster.read_text().splitlines()[0]), signal.SIGQUIT)
+        async with asyncio.timeout(60):
+            while not await _answer(machine):  # noqa: ASYNC110  (the condition is in the servers)
+                await asyncio.sleep(0.1)
+        async with Redis.from_url(machine.cache_url) as cache:
+            assert (await cache.info("server"))["process_id"] != before
+    finally:
+        stopping.set()
+        await watch
+        await machine.stop()
+
+
+async def _answer(machine: Machine) -> bool:
+    try:
+        async with Redis.from_url(machine.cache_url) as cache:
+            await cache.ping()
+        await (await asyncpg.connect(machine.database_url)).close()
+    except (OSError, RedisError, asyncpg.PostgresError):
+        return False
+    return True
