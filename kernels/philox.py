@@ -5,12 +5,15 @@ bits(seed, token, position, stream) = word (token mod 4) of Philox4x32-10 with
     counter = (token div 4, position, stream, 0)
 so four neighbouring tokens share one evaluation, and the noise of a (seed, position) depends on nothing
 else: not on the batch, the replica, a preemption or a restart. Integer arithmetic only; a kernel that
-follows the formula gives the same bits. Words are uint32 values held in int64 tensors.
+follows the formula gives the same bits. In torch, words are uint32 values held in int64 tensors; the Triton
+functions at the end give the same words as uint32, and the same exponentials but for the last bits.
 """
 
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 _MASK = 0xFFFFFFFF
@@ -71,3 +74,21 @@ def exponential(bits: Tensor) -> Tensor:
 
 def _counter(quad: Tensor, position: Tensor, stream: int) -> tuple[Tensor, ...]:
     return quad, position & _MASK, torch.full_like(position, stream), torch.zeros_like(position)
+
+
+@triton.jit
+def quad_words(seed, quad, position, STREAM: tl.constexpr):
+    """The words of the tokens 4·quad … 4·quad + 3: four uint32 blocks. seed int64 and position int32, one each."""
+    zero = quad * 0
+    return tl.philox(seed, quad, zero + position, zero + STREAM, zero)
+
+
+@triton.jit
+def exponential_of(bits):
+    """`exponential` of uint32 words, by log1p(−u) = log(1 − u) · −u / ((1 − u) − 1), which mends what rounding 1 − u
+    takes from the small values."""
+    u = tl.minimum((bits.to(tl.float32) + 0.5) * 2.0**-32, 1.0 - 2.0**-24)
+    rest = 1.0 - u
+    gone = 1.0 - rest
+    mended = tl.log(rest) * (-u / tl.where(gone > 0, gone, 1.0))
+    return tl.where(gone > 0, mended, u)

@@ -2,9 +2,13 @@
 
 Place in the path: the core's loop launches a `ScheduleOutput` and collects a `StepResult`. A launch copies the
 diff and four integers a row to the device and replays two graphs: the forward pass (its inputs are expanded from
-the row tables on the device) and the head with the greedy choice. Sampled tokens go to the row table on the
-device and, on the side, to pinned memory, which `collect` waits for. Rows that want more than the greedy choice
-are sampled by `Sampler`, which waits for the device. Knows no requests and no clock.
+the row tables on the device) and the head with the choice. Sampled tokens go to the row table on the device and,
+on the side, to pinned memory, which `collect` waits for. Knows no requests and no clock.
+
+The choice has two sets of graphs. Where every row wants the likeliest token, one argmax is all; the other serves any
+mix of rows, whose kernels leave at once where a row does not need them, but a dozen launches that do nothing still
+cost some 25 µs, which a greedy step need not pay. A set for each mix of filters, penalties and log-probabilities
+would save no more than that, for eight times the captures.
 
 On a CPU (tests) the kernels are interpreted and nothing is captured; all else is the same.
 """
@@ -20,9 +24,9 @@ from torch import Tensor
 
 from engine.core.contract import BatchError, BlockAppend, KVLayout, RowInit, ScheduleOutput, StepResult
 from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
-from engine.messages import SamplingParams
+from engine.runner.gpu_sampler import GPUSampler, to_token_logprobs
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
-from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
+from engine.runner.sampler import to_step_result
 from engine.runner.staging import StepSlot
 from engine.runner.tables import RowTables
 from kernels.attention_plan import AttentionPlan, allocate_plan, build_plan
@@ -40,8 +44,8 @@ class Flight:
     slot: StepSlot | None = None
     row_errors: Mapping[int, str] = field(default_factory=dict)
     """Rows whose settings are unusable; a row may have another owner when the step is collected."""
-    result: StepResult | None = None
-    """Known already: the step sampled nothing, or its sampling waited for the device."""
+    logprobs: Mapping[int, int] = field(default_factory=dict)
+    """Place in `rows` → number of alternatives wanted beside the chosen token."""
     error: Exception | None = None
 
 
@@ -73,15 +77,17 @@ class GPURunner:
             group.window: allocate_plan(max_num_seqs, max_num_batched_tokens, *shape, device, group.window)
             for group in layout.groups
         }
-        self._sampler = Sampler(max_num_seqs, config.vocab_size, config.eos_token_ids, device)
+        self._sampler = GPUSampler(max_num_seqs, config.vocab_size, config.eos_token_ids, device)
+        width = self._sampler.logprobs(0).shape[1]
         self._slots = [
-            StepSlot(max_num_seqs, pinned=device.type == "cuda") for _ in range(_STEPS_IN_FLIGHT + 1)
+            StepSlot(max_num_seqs, width, pinned=device.type == "cuda") for _ in range(_STEPS_IN_FLIGHT + 1)
         ]
         self._num_launched = 0
         narrow = [size for size in TOKEN_SIZES if size <= max_num_seqs]
         self._decode_graphs = GraphSet(narrow)
         self._mixed_graphs = GraphSet([size for size in MIXED_SIZES if size <= max_num_batched_tokens])
         self._greedy_graphs = GraphSet(narrow)
+        self._sampling_graphs = GraphSet(narrow)
 
     @torch.inference_mode()
     def warm_up(self) -> None:
@@ -89,13 +95,7 @@ class GPURunner:
         from the card the most that any step will need. The row tables must be empty."""
         self._work.zero_()
         self._forward(self._max_tokens, wide=True)
-        logits = self._model.logits(self._hidden)
-        rows = range(self._max_rows)
-        for row in rows:
-            self._sampler.set_row(row, SamplingParams(seed=0, max_tokens=1, top_k=2, num_logprobs=20), 1)
-        self._sampler.sample(logits, rows, [1] * self._max_rows, self._tables.tokens)
-        for row in rows:
-            self._sampler.clear_row(row)
+        self._choose(self._max_rows)
         self.close()
 
     @torch.inference_mode()
@@ -107,6 +107,7 @@ class GPURunner:
         self._mixed_graphs.capture(pool, lambda size: self._forward(size, wide=True), count)
         self._decode_graphs.capture(pool, lambda size: self._forward(size, wide=False), count)
         self._greedy_graphs.capture(pool, self._choose_greedily, count)
+        self._sampling_graphs.capture(pool, self._choose, count)
 
     def launch(self, schedule: ScheduleOutput) -> Flight:
         """Put the step behind those launched before and return. Its errors surface in `collect`."""
@@ -127,11 +128,14 @@ class GPURunner:
         if handle.error is not None:
             kind = type(handle.error).__name__
             raise BatchError(f"step {handle.step}: {kind}: {handle.error}") from handle.error
-        if handle.result is not None:
-            return handle.result
-        assert handle.slot is not None
-        token_ids = handle.slot.fetched(len(handle.rows))
-        return to_step_result(handle.step, handle.rows, token_ids, handle.row_errors, {})
+        if handle.slot is None:
+            return StepResult(handle.step, {})
+        count = len(handle.rows)
+        token_ids = handle.slot.fetched(count)
+        logprobs = {}
+        if handle.logprobs:
+            logprobs = to_token_logprobs(handle.slot.logprobs(count), handle.logprobs, handle.rows)
+        return to_step_result(handle.step, handle.rows, token_ids, handle.row_errors, logprobs)
 
     def close(self) -> None:
         """Wait for everything that was launched."""
@@ -141,27 +145,28 @@ class GPURunner:
     def _launch(self, schedule: ScheduleOutput, slot: StepSlot) -> Flight:
         self._apply(schedule, slot)
         if not schedule.work:
-            return Flight(schedule.step, result=StepResult(schedule.step, {}))
+            return Flight(schedule.step)
         self._work.copy_(slot.work(schedule.work), non_blocking=True)
         self._run_forward(schedule)
         rows = tuple(item.row for item in schedule.work if item.samples)
         if not rows:
-            return Flight(schedule.step, result=StepResult(schedule.step, {}))
-        if not self._sampler.all_greedy(rows):
-            lens = tuple(item.start + item.num_tokens for item in schedule.work if item.samples)
-            return Flight(schedule.step, result=self._sample(schedule.step, rows, lens))
-        if not self._greedy_graphs.replay(len(rows)):
-            self._choose_greedily(len(rows))
-        slot.fetch(self._token_ids[: len(rows)])
-        return Flight(schedule.step, rows, slot, self._sampler.errors(rows))
+            return Flight(schedule.step)
+        if self._sampler.all_greedy(rows):
+            if not self._greedy_graphs.replay(len(rows)):
+                self._choose_greedily(len(rows))
+        elif not self._sampling_graphs.replay(len(rows)):
+            self._choose(len(rows))
+        wanted = self._sampler.logprob_counts(rows)
+        slot.fetch(self._token_ids[: len(rows)], self._sampler.logprobs(len(rows)) if wanted else None)
+        return Flight(schedule.step, rows, slot, self._sampler.errors(rows), wanted)
 
     def _apply(self, schedule: ScheduleOutput, slot: StepSlot) -> None:
         for row in schedule.freed_rows:
             self._sampler.clear_row(row)
         for init in schedule.new_rows:
             self._tables.forget_pages(init.row)
-            self._sampler.set_row(init.row, init.sampling, init.num_prompt_tokens)
             self._write_tokens(init)
+        self._sampler.set_rows(schedule.new_rows)
         first_pages = (append for init in schedule.new_rows for append in _first_pages(init))
         offsets, pages = self._tables.page_edits(chain(first_pages, schedule.appends))
         if offsets:
@@ -217,17 +222,17 @@ class GPURunner:
             self._tables.tokens, self._batch.sampled_rows[:count], self._batch.sampled_lens[:count], token_ids
         )
 
-    def _sample(self, step: int, rows: tuple[int, ...], lens: tuple[int, ...]) -> StepResult:
-        """Rows with sampling parameters: waits for the device."""
-        logits = self._model.logits(self._hidden[: len(rows)])
-        drawn = self._sampler.sample(logits, rows, lens, self._tables.tokens)
-        batch, count = self._batch, len(rows)
-        write_sampled(
-            self._tables.tokens, batch.sampled_rows[:count], batch.sampled_lens[:count], drawn.token_ids
+    def _choose(self, count: int) -> None:
+        """The next token of the first `count` sampled rows, whatever their settings; the sampler keeps what it found
+        of their log-probabilities."""
+        logits, batch = self._model.logits(self._hidden[:count]), self._batch
+        rows, lens, token_ids = (
+            batch.sampled_rows[:count],
+            batch.sampled_lens[:count],
+            self._token_ids[:count],
         )
-        return to_step_result(
-            step, rows, drawn.token_ids.tolist(), self._sampler.errors(rows), to_token_logprobs(drawn, rows)
-        )
+        self._sampler.sample(logits, rows, lens, self._tables.tokens, token_ids)
+        write_sampled(self._tables.tokens, rows, lens, token_ids)
 
 
 def _first_pages(init: RowInit) -> Iterator[BlockAppend]:

@@ -20,16 +20,20 @@ _INTS_START = 4096
 class StepSlot:
     """One step's host memory. Without a GPU it is ordinary memory, and a step is over when its launch is."""
 
-    def __init__(self, max_rows: int, *, pinned: bool) -> None:
+    def __init__(self, max_rows: int, logprob_width: int, *, pinned: bool) -> None:
         self._pinned = pinned
         self._done = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]  # torch's own
         self._token_ids = torch.zeros(max_rows, dtype=torch.int32, pin_memory=pinned)
+        self._logprobs = torch.zeros(max_rows, logprob_width, dtype=torch.int32, pin_memory=pinned)
         self._work = torch.zeros(4, max_rows, dtype=torch.int32, pin_memory=pinned)
         self._ints = torch.zeros(_INTS_START, dtype=torch.int64, pin_memory=pinned)
 
-    def fetch(self, token_ids: Tensor) -> None:
-        """Start copying the step's sampled tokens, int32, behind everything launched so far."""
+    def fetch(self, token_ids: Tensor, logprobs: Tensor | None = None) -> None:
+        """Start copying the step's sampled tokens [S], and their log-probabilities [S, width] if any are wanted, all
+        int32, behind everything launched so far."""
         self._token_ids[: token_ids.shape[0]].copy_(token_ids, non_blocking=True)
+        if logprobs is not None:
+            self._logprobs[: logprobs.shape[0]].copy_(logprobs, non_blocking=True)
         if self._done is not None:
             self._done.record()
 
@@ -39,6 +43,10 @@ class StepSlot:
             self._done.synchronize()
         values: list[int] = self._token_ids[:count].tolist()
         return values
+
+    def logprobs(self, count: int) -> Tensor:
+        """Those that `fetch` brought, once `fetched` has returned; valid until the slot's next step."""
+        return self._logprobs[:count]
 
     def work(self, work: Sequence[RowWork]) -> Tensor:
         """[4, R] table row | start | count | samples, the rest zero."""

@@ -25,13 +25,26 @@ from triton.runtime.jit import JITFunction
 
 from kernels.attention_plan import allocate_plan, build_plan
 from kernels.gated_act import gated_act_triton
+from kernels.logit_edits import edit_logits
+from kernels.logprobs import allocate_logprobs, find_logprobs
 from kernels.matvec import matvec_triton
 from kernels.paged_attention import paged_attention_triton
+from kernels.penalties import penalise_triton
+from kernels.race import allocate_race, run_race
 from kernels.rms_norm import rms_norm_triton
 from kernels.rope_and_cache import rope_and_cache_triton
+from kernels.sampling_table import WORDS
+from kernels.survivors import allocate_survivors, find_survivors
 
 HEADS, KV_HEADS, DIM, HIDDEN, FFN, TOKENS, ROWS = 32, 8, 128, 4096, 14336, 48, 3
-POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
+VOCABS = (128256, 262144)
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.bfloat16: "*bf16",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
@@ -95,6 +108,21 @@ def main() -> None:
         build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32))
         for sized in (plan, replace(plan, wide_tokens=2 * plan.wide_tokens)):
             paged_attention_triton(q, kv, torch.zeros(ROWS, 16, dtype=torch.int32), 0.1, None, sized)
+    for vocab in VOCABS:
+        _sample(vocab, x.device)
+
+
+def _sample(vocab: int, device: torch.device) -> None:
+    logits, ints = torch.zeros(ROWS, vocab), torch.zeros(ROWS, 64, dtype=torch.int32)
+    per_row, table = ints[:, 0].contiguous(), torch.zeros(ROWS, WORDS, dtype=torch.int64)
+    uses = torch.zeros(ROWS, vocab, dtype=torch.int32)
+    survivors = allocate_survivors(ROWS, vocab, device)
+    edit_logits(logits, logits, per_row, per_row, table, uses, ints, logits)
+    penalise_triton(logits, uses, per_row, per_row, table, ints)
+    find_survivors(survivors, logits, per_row, table)
+    race = allocate_race(ROWS, vocab, device)
+    run_race(race, logits, per_row, per_row, table, survivors.cut, survivors.last, per_row)
+    find_logprobs(allocate_logprobs(ROWS, vocab, device), logits, logits, per_row, per_row, table)
 
 
 if __name__ == "__main__":

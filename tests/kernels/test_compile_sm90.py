@@ -26,6 +26,17 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_rope_and_cache",
         "_build",
         "_matvec",
+        "_edit",
+        "_count_uses",
+        "_penalise",
+        "_peaks",
+        "_measure",
+        "_collect",
+        "_cut",
+        "_race",
+        "_pick",
+        "_pieces",
+        "_merge",
     }
     assert sum(kernel["name"] in ("_narrow", "_wide") for kernel in kernels) == 8
     for kernel in kernels:

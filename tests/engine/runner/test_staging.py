@@ -11,7 +11,7 @@ PINNED = torch.cuda.is_available()
 
 
 def test_work_is_padded_with_nothing_of_the_step_before() -> None:
-    slot = StepSlot(4, pinned=PINNED)
+    slot = StepSlot(4, 3, pinned=PINNED)
     slot.work([RowWork(9, 3, 2, True), RowWork(1, 0, 5, False), RowWork(2, 7, 1, True)])
     work = slot.work([RowWork(3, 10, 1, True)])
     assert work.tolist() == [[3, 0, 0, 0], [10, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
@@ -19,7 +19,7 @@ def test_work_is_padded_with_nothing_of_the_step_before() -> None:
 
 
 def test_ints_grow() -> None:
-    slot = StepSlot(1, pinned=PINNED)
+    slot = StepSlot(1, 3, pinned=PINNED)
     offsets, values = list(range(5000)), list(range(5000, 10_000))
     staged = slot.ints(offsets, values)
     assert staged.dtype == torch.int64
@@ -28,7 +28,7 @@ def test_ints_grow() -> None:
 
 
 def test_fetches_what_the_device_has() -> None:
-    slot = StepSlot(4, pinned=PINNED)
+    slot = StepSlot(4, 3, pinned=PINNED)
     token_ids = torch.tensor([7, -1, 9], dtype=torch.int32)
     slot.fetch(token_ids.cuda() if PINNED else token_ids)
     assert slot.fetched(3) == [7, -1, 9]
