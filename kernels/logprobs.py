@@ -96,11 +96,7 @@ def find_logprobs(
 def _mark(logits, kept, chosen, s, vocab, edited):
     """The raw logit of the chosen token; of token 0 where there is none."""
     at = s * vocab + tl.maximum(tl.load(chosen + s), 0)
-    if edited:
-        mark = tl.load(kept + at)
-    else:
-        mark = tl.load(logits + at)
-    return mark
+    return tl.load(kept + at) if edited else tl.load(logits + at)
 
 
 @triton.jit

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from kernels.sampling_table import pack_row, pack_rows
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,28 @@ def survivors_oracle(logits: Tensor, row: Filter) -> set[int]:
             out.add(i)
         before += weight
     return out
+
+
+def table(rows: list[Filter], **settings: Sequence[int]) -> Tensor:
+    """The same rows as lines of the sampling kernels' table, on the default device."""
+    lines = [
+        pack_row(
+            temperature=row.temperature,
+            min_p=row.min_p,
+            top_k=row.top_k,
+            top_p=row.top_p,
+            **{name: values[i] for name, values in settings.items()},
+        )
+        for i, row in enumerate(rows)
+    ]
+    return pack_rows(lines).to(torch.get_default_device())
+
+
+def close_enough(found: set[int], logits: Tensor, row: Filter) -> bool:
+    """Equal to the oracle, or between its answers for a share of the nucleus 1e-6 to either side."""
+    if found == survivors_oracle(logits, row):
+        return True
+    fewest, most = (
+        survivors_oracle(logits, replace(row, top_p=row.top_p * (1 + shift))) for shift in (-1e-6, 1e-6)
+    )
+    return row.top_p < 1 and fewest <= found <= most

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from kernels import philox
 
@@ -87,3 +89,38 @@ def test_exponential_has_the_right_mean_and_tail() -> None:
     assert abs(float(values.mean()) - 1) < 0.008
     for cut in (0.1, 1.0, 3.0):
         assert abs(float((values > cut).double().mean()) - float(torch.tensor(-cut).exp())) < 0.004
+
+
+@triton.jit
+def _noise(seeds, positions, words, exponentials, QUADS: tl.constexpr):
+    row = tl.program_id(0)
+    quad = tl.arange(0, QUADS)
+    w0, w1, w2, w3 = philox.quad_words(tl.load(seeds + row), quad, tl.load(positions + row), 3)
+    bits = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
+    at = row * QUADS * 4 + tl.arange(0, QUADS * 4)
+    tl.store(words + at, bits.to(tl.int64))
+    tl.store(exponentials + at, philox.exponential_of(bits))
+
+
+def test_triton_gives_the_same_bits_and_exponentials(seed: int) -> None:
+    seeds = torch.cat((torch.tensor([0, -1, 2**63 - 1, -(2**63)]), torch.randint(-(2**63), 2**63 - 1, (4,))))
+    positions = torch.tensor([0, 1, 262_143, 5, 6, 7, 8, 131_071], dtype=torch.int32)
+    words, exponentials = torch.zeros(8, 256, dtype=torch.int64), torch.zeros(8, 256)
+    _noise[(8,)](seeds, positions, words, exponentials, QUADS=64)
+    assert torch.equal(words, philox.range_bits(seeds, positions.long(), 0, 256, stream=3))
+    torch.testing.assert_close(exponentials, philox.exponential(words), rtol=1e-6, atol=0)
+
+
+@triton.jit
+def _exponentials(words, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, philox.exponential_of(tl.load(words + i).to(tl.uint32)))
+
+
+def test_triton_keeps_small_and_large_exponentials_exact() -> None:
+    words = torch.tensor(
+        [0, 1, 2, 3, 255, 256, 257, 1000, 65_537, 2**24, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1, 5, 6]
+    )
+    out = torch.zeros(16)
+    _exponentials[(1,)](words, out, N=16)
+    torch.testing.assert_close(out, philox.exponential(words), rtol=1e-6, atol=0)

@@ -15,7 +15,7 @@ from engine.messages import SamplingParams
 from engine.models.loader import load_model
 from engine.runner.gpu import GPURunner
 from engine.runner.sampler import NOTHING_TO_CHOOSE
-from tests.engine.runner.driver import Driver, layout_of, make_runner
+from tests.engine.runner.driver import Driver, Running, layout_of, make_runner
 from tests.engine.runner.equality import assert_same_tokens
 from tests.models import write_tiny_gemma3, write_tiny_llama
 
@@ -67,7 +67,17 @@ def _mixed(row: int) -> SamplingParams:
     return SamplingParams(seed=100 + row, max_tokens=50, **kinds[row % 3])
 
 
-@pytest.mark.parametrize("sampling", [_greedy, _mixed])
+def _filtered(row: int) -> SamplingParams:
+    kinds: tuple[dict[str, object], ...] = (
+        {},
+        {"top_k": 20, "top_p": 0.95, "temperature": 0.8, "num_logprobs": 20, "frequency_penalty": 0.3},
+        {"min_p": 0.05, "min_tokens": 9, "logit_bias": {7: 2.0}, "repetition_penalty": 1.1},
+        {"allowed_token_ids": tuple(range(3, 300)), "num_logprobs": 0},
+    )
+    return SamplingParams(seed=200 + row, max_tokens=50, **kinds[row % 4])  # type: ignore[arg-type]  # by name
+
+
+@pytest.mark.parametrize("sampling", [_greedy, _mixed, _filtered])
 def test_equals_the_plain_runner(
     model: CausalLM, tmp_path: Path, seed: int, sampling: Callable[[int], SamplingParams]
 ) -> None:
@@ -81,6 +91,15 @@ def test_equals_the_plain_runner(
     for row in range(len(LENGTHS)):
         assert plain.rows[row].error is ours.rows[row].error is None
         assert_same_tokens(plain.rows[row], ours.rows[row], 1e-3)
+        _assert_same_logprobs(plain.rows[row], ours.rows[row])
+
+
+def _assert_same_logprobs(plain: Running, ours: Running) -> None:
+    assert len(plain.logprobs) == len(ours.logprobs) == (0 if plain.sampling.num_logprobs is None else 3)
+    for one, other in zip(plain.logprobs, ours.logprobs, strict=True):
+        assert one.token_logprob == pytest.approx(other.token_logprob, abs=1e-3)
+        assert one.top_logprobs == pytest.approx(other.top_logprobs, abs=1e-3)
+        assert len(one.top_ids) == len(other.top_ids) == plain.sampling.num_logprobs
 
 
 def test_a_row_is_reused_without_traces(model: CausalLM, seed: int) -> None:

@@ -32,3 +32,18 @@ def test_fetches_what_the_device_has() -> None:
     token_ids = torch.tensor([7, -1, 9], dtype=torch.int32)
     slot.fetch(token_ids.cuda() if PINNED else token_ids)
     assert slot.fetched(3) == [7, -1, 9]
+
+
+def test_fetches_log_probabilities_only_if_there_are_any() -> None:
+    slot = StepSlot(4, 3, pinned=PINNED)
+    token_ids, logprobs = (
+        torch.tensor([7, 8], dtype=torch.int32),
+        torch.arange(6, dtype=torch.int32).view(2, 3),
+    )
+    if PINNED:
+        token_ids, logprobs = token_ids.cuda(), logprobs.cuda()
+    slot.fetch(token_ids, logprobs)
+    assert slot.fetched(2) == [7, 8]
+    assert slot.logprobs(2).tolist() == [[0, 1, 2], [3, 4, 5]]
+    slot.fetch(token_ids[:1])
+    assert slot.fetched(1) == [7]
