@@ -90,8 +90,10 @@ _MATCH = text(
 )
 _UNMATCHED = text(
     """
-    SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM journal_attempt
-    WHERE matched_at IS NULL AND at < now() - make_interval(secs => :lag_s)
+    SELECT coalesce(sum(greatest(0, j.prompt_tokens - coalesce(a.prompt_tokens, 0))
+        + greatest(0, j.completion_tokens - coalesce(a.completion_tokens, 0))), 0)
+    FROM journal_attempt j LEFT JOIN attempt a USING (request_id, attempt)
+    WHERE j.matched_at IS NULL AND j.at < now() - make_interval(secs => :lag_s)
     """
 )
 # Ended for the engine for a while, but open in the ledger, or settled only provisionally. What the ledger has never
@@ -167,7 +169,8 @@ async def match_attempts(connection: WriteConnection) -> int:
 
 
 async def unmatched_tokens(connection: WriteConnection, lag_s: float) -> int:
-    """Journalled tokens that the ledger has no attempt for, though they are older than the lag."""
+    """Journalled tokens that the ledger does not have, though they are older than the lag. An attempt whose replica
+    was drained away before its last record was read is in the ledger by the engine's own word: it is not missing."""
     return int((await connection.execute(_UNMATCHED, {"lag_s": lag_s})).scalar_one())
 
 

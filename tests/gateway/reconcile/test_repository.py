@@ -89,3 +89,17 @@ async def test_what_the_ledger_never_heard_of_stands_before_nothing(books: Books
     )
     async with books.database.transaction() as connection:
         assert await unsettled_requests(connection, 0, 0, limit=2) == ["req_9"]
+
+
+async def test_an_attempt_whose_end_was_never_read_is_not_missing_from_the_ledger(books: Books) -> None:
+    """Its replica was drained away meanwhile; the gateway had the whole answer."""
+    await _save(books, "c1", replace(STARTED, completion_tokens=5), replace(STARTED, attempt=1))
+    async with books.database.transaction() as connection:
+        assert await unmatched_tokens(connection, lag_s=0) == 25
+    await books.run(
+        """INSERT INTO attempt (request_id, attempt, tenant_id, replica_id, engine_epoch, prompt_tokens, cached_tokens,
+            completion_tokens, overrun_tokens, billed_prompt_tokens, billed_completion_tokens)
+        VALUES ('req_1', 0, 'proj_a', 'replica_1', 'e1', 10, 4, 30, 0, 10, 30)"""
+    )
+    async with books.database.transaction() as connection:
+        assert await unmatched_tokens(connection, lag_s=0) == 10
