@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -174,7 +175,8 @@ async def test_strays_are_ended(bench: Bench) -> None:
 
 async def test_an_external_engine_is_published_and_forgotten(bench: Bench) -> None:
     spec = stub_spec()
-    where = bench.launcher.assign(spec, [], None)
+    # Open, since a third party's engine is never sent our key.
+    where = replace(bench.launcher.assign(spec, [], None), is_open=True)
     other = ReplicaId("rep_elsewhere")
     running = await bench.launcher.launch(other, spec, where)
     await bench.want(stub_spec(kind="external", urls=(where.url,), max_replicas=1))

@@ -36,7 +36,8 @@ class Handler(BaseHTTPRequestHandler):
             threading.Timer(float(flag("--drain-s", "0.1")), os._exit, [0]).start()
 
     def allowed(self, key: str) -> bool:
-        if self.headers.get("Authorization") == f"Bearer {os.environ[f'TOLLWAY_ENGINE_{key}_KEY']}":
+        wanted = os.environ.get(f"TOLLWAY_ENGINE_{key}_KEY")
+        if wanted is None or self.headers.get("Authorization") == f"Bearer {wanted}":
             return True
         self.answer(401, {})
         return False
