@@ -17,6 +17,16 @@ KEY = "the-key"
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> LocalLauncher:
+    return _launcher(tmp_path)
+
+
+@pytest.fixture
+def open_launcher(tmp_path: Path) -> LocalLauncher:
+    """Of the same directory; its engines ask for no key."""
+    return _launcher(tmp_path, open_engines=True)
+
+
+def _launcher(tmp_path: Path, open_engines: bool = False) -> LocalLauncher:
     # PYTHONSAFEPATH keeps the working directory, and with it the real engine, off the path.
     environ = {
         "PATH": os.environ["PATH"],
@@ -25,7 +35,7 @@ def launcher(tmp_path: Path) -> LocalLauncher:
         "DATABASE_URL": "no",
         "UP_PART": "pool",
     }
-    return LocalLauncher(tmp_path / "run", key=KEY, environ=environ)
+    return LocalLauncher(tmp_path / "run", key=KEY, environ=environ, open_engines=open_engines)
 
 
 @pytest.fixture

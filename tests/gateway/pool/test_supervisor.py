@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -173,12 +172,14 @@ async def test_strays_are_ended(bench: Bench) -> None:
     assert not (await bench.launcher.observe(running)).alive
 
 
-async def test_an_external_engine_is_published_and_forgotten(bench: Bench) -> None:
+async def test_an_external_engine_is_published_and_forgotten(
+    bench: Bench, open_launcher: LocalLauncher
+) -> None:
     spec = stub_spec()
-    # Open, since a third party's engine is never sent our key.
-    where = replace(bench.launcher.assign(spec, [], None), is_open=True)
     other = ReplicaId("rep_elsewhere")
-    running = await bench.launcher.launch(other, spec, where)
+    # Open, since a third party's engine is never sent our key.
+    where = open_launcher.assign(spec, [], None)
+    running = await open_launcher.launch(other, spec, where)
     await bench.want(stub_spec(kind="external", urls=(where.url,), max_replicas=1))
     bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", key="x")
     bench.supervisor = bench.another()
