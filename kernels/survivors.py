@@ -14,7 +14,7 @@ histogram of counts and weights over 14 steps below the highest, which leaves on
 (5) One program a row then finds the last survivor among the listed tokens with float64 weights, halving (by 16)
 the range of (logit, id) pairs, an order without ties. Pieces have a fixed size and their sums a fixed order: a
 row's result does not depend on the batch. Weights outside the list are fp32, so the nucleus is exact unless its
-share comes within 1e-6 of top_p.
+share comes within 1e-6 of top_p. The list has no fixed order, which moves its float64 sums by 1e-16.
 
 Bytes: 4·V a row and pass: three passes (1, 2, 4) for most rows, four where (3) is needed, none for the others.
 Floor on an H200 (V = 128,256): 256 rows 88 µs; 32 rows lie in the cache after the first pass, 11 µs.
