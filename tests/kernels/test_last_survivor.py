@@ -38,19 +38,24 @@ def _last(logits: Tensor, row: Filter, hidden_above: int, hidden_below: int) -> 
     return int(last[0])
 
 
-@pytest.mark.parametrize("hidden", [(0, 0), (3, 11)])
-@pytest.mark.parametrize("row", [Filter(top_k=9), Filter(top_p=0.8), Filter(top_p=0.6, temperature=0.7)])
 @pytest.mark.parametrize("tied", [False, True])
-def test_equals_a_sort(seed: int, row: Filter, hidden: tuple[int, int], tied: bool) -> None:
-    logits = torch.randint(-2, 2, (60,)).float() if tied else torch.randn(60)
-    if tied and hidden != (0, 0):
-        # Whole groups of ties are listed or not.
-        values = logits.sort(descending=True).values
-        hidden = int((logits == values[0]).sum()), int((logits == values[-1]).sum())
-        row = Filter(top_k=hidden[0] + 2) if row.top_k else Filter(top_p=0.8)
-    expected = survivors_oracle(logits, row)
-    ranks = logits.sort(descending=True, stable=True).indices.tolist()
-    assert _last(logits, row, *hidden) == ranks[len(expected) - 1]
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("by_weight", [False, True])
+@pytest.mark.parametrize("all_listed", [False, True])
+def test_equals_a_sort(seed: int, all_listed: bool, by_weight: bool, temperature: float, tied: bool) -> None:
+    logits = torch.cat((torch.arange(-2.0, 2.0), torch.randint(-2, 2, (56,)))) if tied else torch.randn(60)
+    logits = logits[torch.randperm(60)]
+    values, ranks = logits.sort(descending=True, stable=True)
+    # Whole groups of ties are listed or not.
+    above, below = int((values == values[0]).sum()), int((values == values[-1]).sum())
+    place = int(torch.randint(above, 60 - below, ()))
+    row = Filter(top_k=place + 1)
+    if by_weight:
+        weights = ((values - values[0]).double() / temperature).exp()
+        share = (weights[:place].sum() + weights[place] / 2) / weights.sum()
+        row = Filter(top_p=float(share), temperature=temperature)
+    assert len(survivors_oracle(logits, row)) == place + 1
+    assert _last(logits, row, *((0, 0) if all_listed else (above, below))) == ranks[place]
 
 
 def test_a_lone_token_is_the_last() -> None:
