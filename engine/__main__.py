@@ -11,18 +11,21 @@ import socket
 import sys
 
 from engine.config import ConfigError
-from engine.flags import add_flags, config_of
+from engine.flags import add_flags, check_files, config_of, unknown_flag
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m engine")
     commands = parser.add_subparsers(dest="command", required=True)
-    add_flags(commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False))
+    serve = commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False)
+    add_flags(serve)
     for name in ("api", "core"):
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
     bench = commands.add_parser("bench", help="measure a server: bench serve|peer --help", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
-    arguments = parser.parse_args()
+    arguments, unknown = parser.parse_known_args()
+    if unknown:
+        serve.error(unknown_flag(serve, unknown[0]))
     logging.basicConfig(
         level=logging.INFO,
         format=f"%(asctime)s {arguments.command}[%(process)d] %(levelname)s %(name)s: %(message)s",
@@ -56,6 +59,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     try:
         config = config_of(arguments)
+        check_files(config)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

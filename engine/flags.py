@@ -7,12 +7,14 @@ no values' meaning.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from engine.config import GROUPS, EngineConfig
+from engine.config import GROUPS, ConfigError, EngineConfig
 
 ALIASES = {
     "api_server_workers": ("--api-workers", "--workers", "--api-server-count"),
@@ -46,6 +48,20 @@ def config_of(arguments: argparse.Namespace) -> EngineConfig:
     return EngineConfig.from_flags(
         {name: tuple(value) if isinstance(value, list) else value for name, value in flags.items()}
     )
+
+
+def check_files(config: EngineConfig) -> None:
+    """Raises `ConfigError` if a file that the settings name is not there: better now than in a child's log."""
+    for flag, place in (("--model", config.model.model), ("--tokenizer", config.model.tokenizer)):
+        if place is not None and not Path(place).exists():
+            raise ConfigError(f"{flag} must be a file or directory on this machine; {place} does not exist")
+
+
+def unknown_flag(parser: argparse.ArgumentParser, flag: str) -> str:
+    """What to say of a flag that does not exist: the nearest one that does."""
+    known = [name for action in parser._actions for name in action.option_strings]
+    near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
+    return f"{flag} is not known" + (f": did you mean {near[0]}?" if near else "; see --help")
 
 
 def parse(arguments: Sequence[str]) -> EngineConfig:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
 
 from engine.config import GROUPS, ConfigError
 from engine.flags import parse
+from tests.tidy.tree import ROOT
 
 
 def test_plain() -> None:
@@ -64,3 +67,21 @@ def test_refused(flags: list[str]) -> None:
 def test_ranges_are_checked() -> None:
     with pytest.raises(ConfigError, match="port"):
         parse(["m", "--port", "70000"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--modle", "x"], "--modle is not known: did you mean --model?"),
+        (
+            ["--model", "/nowhere/at/all"],
+            "--model must be a file or directory on this machine; /nowhere/at/all",
+        ),
+    ],
+)
+def test_a_mistyped_command_is_one_sentence(flags: list[str], says: str) -> None:
+    command = [sys.executable, "-m", "engine", "serve", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
