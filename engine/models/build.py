@@ -22,7 +22,7 @@ from engine.layers.embedding import (
     RowTable,
     SoftCappedHead,
 )
-from engine.layers.linear import Linear
+from engine.layers.linear import Linear, packs_bfloat16
 from engine.layers.mlp import MLP
 from engine.layers.norm import RMSNorm
 from engine.layers.rope import inverse_frequencies, rope_table
@@ -130,7 +130,7 @@ class Parts:
         raw = self._source.raw(name)
         head: Head
         if raw is not None and raw.type is TensorType.Q8_0 and self._device.type == "cpu":
-            head = CompactHead(GGUFRows(raw))
+            head = CompactHead(GGUFRows(raw), bfloat16=packs_bfloat16())
         else:
             head = DenseHead(Linear(self._load(name)))
         cap = self.config.final_soft_cap

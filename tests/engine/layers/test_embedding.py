@@ -21,6 +21,7 @@ from engine.layers.gguf_quants import dequantize
 from engine.layers.linear import Linear
 
 VOCAB, HIDDEN = 3000, 96
+BOTH_KINDS = pytest.mark.parametrize("bfloat16", [True, False], ids=["bf16", "int8"])
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +57,12 @@ def test_embedding_scales_in_its_compute_type() -> None:
     assert in_bf16[0, 0] == 25.25
 
 
-def test_compact_head_is_exact_where_it_matters(matrix: GGUFTensor, hidden: torch.Tensor) -> None:
+@BOTH_KINDS
+def test_compact_head_is_exact_where_it_matters(
+    matrix: GGUFTensor, hidden: torch.Tensor, bfloat16: bool
+) -> None:
     exact = hidden.double() @ dequantize(matrix).double().T
-    found = CompactHead(GGUFRows(matrix))(hidden)
+    found = CompactHead(GGUFRows(matrix), bfloat16=bfloat16)(hidden)
     assert found.dtype == torch.float32
     likely = exact.topk(20, dim=1).indices
     assert torch.equal(found.argmax(1), exact.argmax(1))
@@ -68,18 +72,20 @@ def test_compact_head_is_exact_where_it_matters(matrix: GGUFTensor, hidden: torc
     assert (found.logsumexp(1) - exact.logsumexp(1)).abs().max() < 2e-3
 
 
+@BOTH_KINDS
 def test_compact_head_answers_each_row_alike_alone_and_together(
-    matrix: GGUFTensor, hidden: torch.Tensor
+    matrix: GGUFTensor, hidden: torch.Tensor, bfloat16: bool
 ) -> None:
-    head = CompactHead(GGUFRows(matrix))
+    head = CompactHead(GGUFRows(matrix), bfloat16=bfloat16)
     together = head(hidden)
     alone = torch.cat([head(hidden[row : row + 1]) for row in range(hidden.shape[0])])
     assert (together - alone).abs().max() < 1e-4
 
 
-def test_compact_head_takes_no_rows_and_small_vocabularies() -> None:
+@BOTH_KINDS
+def test_compact_head_takes_no_rows_and_small_vocabularies(bfloat16: bool) -> None:
     table = DenseRows(torch.randn(SHORTLIST // 2, 32))
-    head = CompactHead(table)
+    head = CompactHead(table, bfloat16=bfloat16)
     assert head(torch.zeros(0, 32)).shape == (0, SHORTLIST // 2)
     x = torch.randn(2, 32)
     assert torch.allclose(head(x), x @ table.rows(torch.arange(SHORTLIST // 2)).T, atol=1e-5)
