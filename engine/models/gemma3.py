@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from engine.core.contract import KVGroup
 from engine.layers.attention import Attention
 from engine.layers.batch import ForwardBatch
 from engine.layers.mlp import MLP
 from engine.layers.norm import RMSNorm
-from engine.models.build import FINAL_NORM, Parts, decoder_shapes
+from engine.models.build import Parts, decoder_shapes
+from engine.models.decoder import Decoder
 from engine.models.model_config import ModelConfig, RopeScaling
 from engine.models.weights import Shape
 
@@ -43,34 +42,16 @@ class Gemma3Layer:
         return x + self.mlp_out_norm(self.mlp.down(self.mlp.hidden(x, self.mlp_norm)))
 
 
-class Gemma3:
+class Gemma3(Decoder):
     """Sliding layers turn by the local rope base, full ones by the global base and its scaling."""
 
     def __init__(self, parts: Parts) -> None:
         config = parts.config
         assert config.rope_base_local is not None, config
-        self.config = config
-        self.kv_groups: tuple[KVGroup, ...] = parts.groups
         full = parts.rope(config.rope_base, config.rope_scaling, config.rope_freq_divisors)
         local = parts.rope(config.rope_base_local, RopeScaling())
-        self.embedding = parts.embedding()
-        self.layers = [
-            _layer(parts, index, full if window is None else local)
-            for index, window in enumerate(config.layer_windows)
-        ]
-        self.norm = parts.norm(FINAL_NORM)
-        self.head = parts.head()
-
-    @torch.inference_mode()
-    def forward(self, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
-        x = self.embedding(batch.token_ids)
-        for layer in self.layers:
-            x = layer(x, batch, kv_pool)
-        return self.norm(x)
-
-    @torch.inference_mode()
-    def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(hidden)
+        ropes = (full if window is None else local for window in config.layer_windows)
+        super().__init__(parts, [_layer(parts, index, rope) for index, rope in enumerate(ropes)])
 
 
 def _layer(parts: Parts, index: int, rope: Tensor) -> Gemma3Layer:

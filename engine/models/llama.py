@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from engine.core.contract import KVGroup
 from engine.layers.attention import Attention
 from engine.layers.batch import ForwardBatch
 from engine.layers.mlp import MLP
 from engine.layers.norm import RMSNorm
-from engine.models.build import FINAL_NORM, Parts, decoder_shapes
+from engine.models.build import Parts, decoder_shapes
+from engine.models.decoder import Decoder
 from engine.models.model_config import ModelConfig
 from engine.models.weights import Shape
 
@@ -35,29 +34,13 @@ class LlamaLayer:
         return self.mlp.down.add_to(x, self.mlp.hidden(x, self.mlp_norm))
 
 
-class Llama:
+class Llama(Decoder):
     """Pre-norm blocks, rotary positions in every layer."""
 
     def __init__(self, parts: Parts) -> None:
         config = parts.config
-        self.config = config
-        self.kv_groups: tuple[KVGroup, ...] = parts.groups
         rope = parts.rope(config.rope_base, config.rope_scaling, config.rope_freq_divisors)
-        self.embedding = parts.embedding()
-        self.layers = [_layer(parts, index, rope) for index in range(config.num_layers)]
-        self.norm = parts.norm(FINAL_NORM)
-        self.head = parts.head()
-
-    @torch.inference_mode()
-    def forward(self, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
-        x = self.embedding(batch.token_ids)
-        for layer in self.layers:
-            x = layer(x, batch, kv_pool)
-        return self.norm(x)
-
-    @torch.inference_mode()
-    def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(hidden)
+        super().__init__(parts, [_layer(parts, index, rope) for index in range(config.num_layers)])
 
 
 def _layer(parts: Parts, index: int, rope: Tensor) -> LlamaLayer:
