@@ -11,8 +11,8 @@ from __future__ import annotations
 from torch import Tensor
 
 _WIDTH = 256
-_MIN_PIECES = 8
-"""With fewer there is nothing to win."""
+_MIN_PIECES = 4
+"""With fewer for each token wanted there is nothing to win."""
 
 
 def argmax(logits: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels import philox
-from kernels.peaks import argmax
+from kernels.peaks import argmax, top_ids
 
 _RANKED_WIDTHS = (256, 4096)
 """Numbers of highest logits that are ranked before the whole row is."""
@@ -137,7 +137,7 @@ def _survivors_within(
 
 def _rank(logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The `width` highest logits of each row in rank order: ids and logits [R, width]."""
-    ids = logits.topk(width, dim=-1, sorted=False).indices.sort(dim=-1).values
+    ids = top_ids(logits, width).sort(dim=-1).values
     ranked, order = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True)
     return ids.gather(1, order), ranked
 
