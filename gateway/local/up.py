@@ -282,9 +282,9 @@ class _Start:
             part.check()
 
     def _free_gateway_port(self) -> int:
-        """8080, else the port of the last time, else any."""
+        """The port of the last time, so that what was noted down stays true; else 8080, else any."""
         last = self._known.get("OPENAI_BASE_URL", "").removesuffix("/v1").rpartition(":")[2]
-        for port in (GATEWAY_PORT, int(last) if last.isdecimal() else 0):
+        for port in (int(last) if last.isdecimal() else 0, GATEWAY_PORT):
             if port and port_is_free(port):
                 return port
         return free_port()
