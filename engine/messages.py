@@ -153,6 +153,3 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step"):
 
     outputs: list[TokenOutput]
     load: LoadStats
-
-
-CoreOutbound = CoreReady | StepOutputs
