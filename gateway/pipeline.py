@@ -37,6 +37,7 @@ from gateway.ids import Entropy, ReplicaId, RequestId
 from gateway.ledger import Ledger
 from gateway.ledger.types import Hold, Reservation
 from gateway.limits import Limiter, LimitRequest, TokenEstimator
+from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
 from gateway.routing import Catalogue, LiveReplica, Replicas, Target
 from gateway.tenancy.principal import Principal
@@ -95,6 +96,7 @@ class Pipeline:
         ending = self._broken(exchange, "internal_error")
         try:
             await self._serve(exchange, sink)
+            failpoint("answer.last_byte")
             ending = Ending("ok", self._p.clock.monotonic())
         except GatewayError as error:
             ending = self._failed(exchange, error)

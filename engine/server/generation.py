@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Final
 
 import msgspec
 
@@ -21,12 +23,18 @@ from engine.server.bridge import Flow
 from engine.server.choice import Choice, Delta
 from engine.server.errors import ApiError, from_core, journal_unavailable
 from engine.server.exchange import Exchange, watch_in_background
+from engine.server.failpoints import Point, failpoint
 from engine.server.journal import PROGRESS_S, PROGRESS_TOKENS, Record, RecordKind
 from engine.server.responses import DONE, Shape, Usage, error_event, joined
 from engine.server.services import Services
 
 _LOG = logging.getLogger(__name__)
 _WORST_FIRST = ("error", "abort", "length", "stop")
+_WRITTEN: Final[Mapping[RecordKind, Point]] = {
+    "start": "journal.started",
+    "progress": "journal.progressed",
+    "end": "journal.ended",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +207,11 @@ class Generation:
         if kind == "end":
             self._ended = True
             record = self._with_outcome(record, now)
+            failpoint("journal.before_end")
         self._journalled_tokens, self._journalled_at = produced or 0, now
         try:
             self._services.journal.write(record)
+            failpoint(_WRITTEN[kind])
         except OSError as error:
             self._services.metrics.count("engine_journal_errors")
             _LOG.exception("the %s of request %s is not in the journal", kind, self._job.id)

@@ -13,6 +13,7 @@ from gateway.errors import EngineFailed, GatewayError, UpstreamTimeout
 from gateway.exchange.identity import Pseudonyms
 from gateway.exchange.sink import ClientGone, Sink
 from gateway.exchange.state import Attempt, Exchange
+from gateway.obs.failpoints import failpoint
 from gateway.routing import Replicas
 from gateway.upstream import ConnectFailed, Deadlines, Order, StaleConnection, UpstreamClient, UpstreamError
 from gateway.upstream.errors import Verdict, judge
@@ -129,6 +130,7 @@ class UpstreamCalls:
                 deadlines.writing = True
                 await send(headers, passed, last=scanner.done)
                 deadlines.writing = False
+                failpoint("stream.sent")
             if scanner.done:
                 return
             if scanner.error is not None:

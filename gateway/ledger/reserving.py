@@ -20,6 +20,7 @@ from gateway.ledger.pricing import upper_bound_nanousd
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows
 from gateway.ledger.repository.holds import insert_holds
 from gateway.ledger.types import BudgetKey, Hold, Reservation, Take
+from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 
@@ -101,6 +102,7 @@ class Reserver:
                     self._discard(asked.reservation.request_id)
             self._give_up(wanted, error)
             return
+        failpoint("reserve.committed")
         self._outage.end()
         self._metrics.ledger_commit_seconds.labels("reserve").observe(self._clock.monotonic() - started_s)
         self._metrics.ledger_batch_size.labels("reserve").observe(len(wanted))

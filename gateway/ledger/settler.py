@@ -17,6 +17,7 @@ from gateway.ledger.outage import Outage
 from gateway.ledger.settling import Operation, Outcome, SettleBatch
 from gateway.ledger.spool import Spool
 from gateway.ledger.types import Settlement
+from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 
@@ -65,6 +66,7 @@ class Settler:
             applied = 0
             try:
                 while applied < len(records):
+                    failpoint("spool.replaying")
                     batch = records[applied : applied + BATCH_MAX]
                     await self._replay_batch(batch)
                     applied += len(batch)
@@ -130,6 +132,7 @@ class Settler:
         """False if the disk does not let go of them: they are applied again, which does nothing."""
         try:
             if applied:
+                failpoint("spool.applied")
                 await asyncio.to_thread(self._spool.remove_first, applied)
         except OSError as error:
             self._log.error("spool_not_writable", operations=applied, error=str(error))
@@ -142,6 +145,7 @@ class Settler:
         started_s = self._clock.monotonic()
         await self._batch.prepare(self._database, operations)
         results = await commit_batch(self._database, operations, self._batch.apply)
+        failpoint("settle.committed")
         self._outage.end()
         self._metrics.ledger_commit_seconds.labels("settle").observe(self._clock.monotonic() - started_s)
         self._metrics.ledger_batch_size.labels("settle").observe(len(operations))

@@ -27,6 +27,7 @@ from gateway.ledger.repository.settling import (
     write_events,
 )
 from gateway.ledger.types import Charge, Settlement, Take
+from gateway.obs.failpoints import failpoint
 
 __all__ = ["Operation", "Outcome", "SettleBatch"]
 
@@ -83,6 +84,7 @@ class SettleBatch:
         again += [charged for request_id, charged in firsts.items() if request_id not in claimed]
         corrected = {id(one.settlement) for one in again if await self._correct(connection, one)}
         winners = {id(firsts[request_id].settlement) for request_id in claimed}
+        failpoint("settle.before_commit")
         return [_outcome(op, winners, corrected) for op in operations]
 
     async def _settle(

@@ -16,6 +16,7 @@ from gateway.ledger.batcher import commit_batch
 from gateway.ledger.repository.holds import holds_of, orphaned_holds, provisional_holds
 from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.types import Hold, Settlement
+from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.reconcile import repository as sql
@@ -163,6 +164,7 @@ class Reconciler:
     async def _settle(self, settlements: Sequence[Settlement], source: str) -> int:
         if not settlements:
             return 0
+        failpoint("reconcile.before_settle")
         operations = [Operation(settlement=settlement) for settlement in settlements]
         await self._batch.prepare(self._database, operations)
         results = await commit_batch(self._database, operations, self._batch.apply)

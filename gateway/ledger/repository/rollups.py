@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from gateway.db import WriteConnection
 from gateway.ledger import models
+from gateway.obs.failpoints import failpoint
 
 __all__ = ["Drift", "fold_usage", "rollup_drift"]
 
@@ -116,6 +117,7 @@ async def fold_usage(connection: WriteConnection, limit: int) -> int:
     document = msgspec.json.encode(rows).decode()
     for upsert in _UPSERTS:
         await connection.execute(upsert, {"rows": document})
+    failpoint("rollup.before_commit")
     return sum(row["events"] for row in rows)
 
 

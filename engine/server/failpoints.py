@@ -1,0 +1,55 @@
+"""Failpoints of the API process: named places around the journal where a test may kill, stall or break it.
+
+Off, which is always outside tests, a place costs one comparison. It is armed only if the environment names both the
+test mode and a directory, and then obeys the file of its own name there, once: `kill`, `delay SECONDS` or `raise`.
+A file that was obeyed lies under `hit` afterwards. The gateway has the same for its own places; the two deployables
+share no code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+Point = Literal["journal.started", "journal.progressed", "journal.before_end", "journal.ended"]
+
+DIRECTORY_VARIABLE = "ENGINE_TEST_FAILPOINTS"
+MODE_VARIABLE = "ENGINE_TEST_MODE"
+
+
+class FailpointReached(Exception):
+    """A failpoint that was told to raise."""
+
+
+def failpoint(name: Point) -> None:
+    if _ARMED is not None:
+        _obey(_ARMED, name)
+
+
+def _armed(environ: Mapping[str, str]) -> Path | None:
+    """The directory variable alone arms nothing: a stray one must not make a service killable by a file."""
+    directory = environ.get(DIRECTORY_VARIABLE)
+    return Path(directory) if directory and environ.get(MODE_VARIABLE) == "failpoints" else None
+
+
+def _obey(directory: Path, name: str) -> None:
+    order = directory / name
+    try:
+        action, _, seconds = order.read_text(encoding="ascii").strip().partition(" ")
+        (directory / "hit").mkdir(exist_ok=True)
+        order.rename(directory / "hit" / f"{name}@{order.stat().st_ino}")
+    except FileNotFoundError:  # no order, or another thread took it
+        return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if action == "delay":
+        time.sleep(float(seconds))
+    if action == "raise":
+        raise FailpointReached(name)
+
+
+_ARMED: Final = _armed(os.environ)
