@@ -22,7 +22,9 @@ def main() -> int:
     add_flags(serve)
     for name in ("api", "core"):
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
-    bench = commands.add_parser("bench", help="measure a server: bench serve|peer --help", add_help=False)
+    bench = commands.add_parser(
+        "bench", help="measure a server: bench serve|peer|offline --help", add_help=False
+    )
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     arguments, unknown = parser.parse_known_args()
     if unknown:
@@ -49,6 +51,10 @@ def main() -> int:
 
 
 def _bench(rest: list[str]) -> int:
+    if rest[:1] == ["offline"]:
+        from engine.bench.offline import main as offline_main
+
+        return offline_main(rest[1:])
     if rest[:1] == ["peer"]:
         from engine.bench.peer import main as peer_main
 

@@ -24,9 +24,9 @@ KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16"]
 DeviceKind = Literal["auto", "cpu", "cuda"]
 GenerationDefaults = Literal["auto", "none"]
 
-_CPU_LIMITS = (16, 512)
-_GPU_LIMITS = (256, 8192)
-"""Default (max_num_seqs, max_num_batched_tokens) by device."""
+_CPU_LIMITS = (16, 512, 512)
+_GPU_LIMITS = (256, 8192, 512)
+"""Default (max_num_seqs, max_num_batched_tokens, max_num_mixed_tokens) by device."""
 
 
 class ConfigError(ValueError):
@@ -61,6 +61,9 @@ class SchedulerSettings:
 
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    """Tokens of one step."""
+    max_num_mixed_tokens: int | None = None
+    """Tokens of a step in which answers run beside prompts: larger ones make answers wait for prompts."""
     max_num_queued_reqs: int = 1024
     max_num_queued_tokens: int = 4_000_000
     queue_deadline_s: float = 120.0
@@ -159,6 +162,7 @@ class ResolvedConfig:
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int
+    max_num_mixed_tokens: int
 
 
 GROUPS: Mapping[str, type[Any]] = {
@@ -174,6 +178,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "seed": (0, 2**63 - 1),
     "max_num_seqs": (1, 4096),
     "max_num_batched_tokens": (16, 1_048_576),
+    "max_num_mixed_tokens": (16, 1_048_576),
     "max_num_queued_reqs": (1, 1_000_000),
     "max_num_queued_tokens": (1, 10**12),
     "queue_deadline_s": (0.001, 86_400),
@@ -203,7 +208,7 @@ def resolve(config: EngineConfig, model: ModelConfig, device: Literal["cpu", "cu
             f"max_model_len must be at most {model.max_positions}, the positions this model knows; "
             f"got {max_model_len}"
         )
-    seqs, tokens = _CPU_LIMITS if device == "cpu" else _GPU_LIMITS
+    seqs, tokens, mixed = _CPU_LIMITS if device == "cpu" else _GPU_LIMITS
     max_num_seqs = config.scheduler.max_num_seqs or min(seqs, config.scheduler.max_num_batched_tokens or seqs)
     max_num_batched_tokens = config.scheduler.max_num_batched_tokens or max(tokens, max_num_seqs)
     dtype = _resolve_dtype(config.model.dtype, model.dtype, device)
@@ -215,6 +220,7 @@ def resolve(config: EngineConfig, model: ModelConfig, device: Literal["cpu", "cu
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
+        max_num_mixed_tokens=min(config.scheduler.max_num_mixed_tokens or mixed, max_num_batched_tokens),
     )
 
 

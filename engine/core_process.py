@@ -63,6 +63,7 @@ def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
         max_model_len=resolved.max_model_len,
         max_num_seqs=resolved.max_num_seqs,
         max_num_batched_tokens=resolved.max_num_batched_tokens,
+        max_num_mixed_tokens=resolved.max_num_mixed_tokens,
         eos_token_ids=built.model.eos_token_ids,
         num_workers=config.server.api_server_workers,
         max_num_queued_reqs=scheduler.max_num_queued_reqs,

@@ -53,6 +53,7 @@ def measure(num_rows: int, prompt: int, num_steps: int, windows: tuple[int | Non
         max_model_len=2 * total,
         max_num_seqs=num_rows,
         max_num_batched_tokens=8192,
+        max_num_mixed_tokens=512,
         eos_token_ids=(0,),
     )
     requests: list[CoreInbound] = [

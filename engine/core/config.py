@@ -23,6 +23,8 @@ class CoreConfig:
     max_num_batched_tokens: int
     """The token budget of one step."""
     eos_token_ids: tuple[int, ...]
+    max_num_mixed_tokens: int | None = None
+    """The budget while answers run (`policy.step_budget`); None: the same."""
     num_workers: int = 1
     """API processes; every one of them hears from the core at least once a heartbeat."""
     max_num_queued_reqs: int = 1024
@@ -43,6 +45,9 @@ class CoreConfig:
         assert layout.groups, "a model has layers"
         assert all(group.window is None or group.window > 0 for group in layout.groups)
         assert 0 < self.max_num_seqs <= self.max_num_batched_tokens, "every running row needs a token a step"
+        assert (
+            self.max_num_mixed_tokens is None or 0 < self.max_num_mixed_tokens <= self.max_num_batched_tokens
+        )
         assert self.steps_in_flight in (1, 2)
         positive = (
             *(layout.block_size, layout.num_blocks, self.max_model_len, self.num_workers),

@@ -9,7 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.core.config import CoreConfig
 from engine.core.request import Request
+
+_LEAST_PROMPT_SHARE = 4
+"""One part in so many of `max_num_mixed_tokens` is for prompts, however many answers run."""
+
+
+def step_budget(num_answers: int, config: CoreConfig) -> int:
+    """Tokens of a step in which `num_answers` rows go on answering.
+
+    Up to some size a step takes as long as reading the weights does, so prompt tokens beside answers are almost
+    free, while a large prompt step makes every answer wait and gathers arrivals into waves. Alone, prompts get all.
+    """
+    most, mixed = config.max_num_batched_tokens, config.max_num_mixed_tokens
+    if num_answers == 0 or mixed is None:
+        return most
+    return min(most, max(mixed, num_answers + mixed // _LEAST_PROMPT_SHARE))
 
 
 def choose_victim(running: Iterable[Request]) -> Request:

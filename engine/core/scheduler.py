@@ -35,7 +35,7 @@ class Scheduler:
         self.prefix_queries = 0
         self.prefix_hits = 0
         self.num_steps = 0
-        self._budget = config.max_num_batched_tokens
+        self._config = config
         self._rows: list[Request | None] = [None] * config.max_num_seqs
         self._free_rows = list(range(config.max_num_seqs))
         self._freed_rows: list[int] = []
@@ -62,7 +62,7 @@ class Scheduler:
 
     def schedule(self, now: float) -> Step | None:
         """The next step, or None when there is nothing to launch before an earlier one is collected."""
-        plan = StepPlan(self._budget)
+        plan = StepPlan(self._config.max_num_batched_tokens)
         self._continue_running(plan)
         self._admit(plan, now)
         self.waiting.observe(now, plan.admitted)
@@ -70,7 +70,7 @@ class Scheduler:
             return None
         freed_rows, self._freed_rows = self._freed_rows, []
         self.num_steps += 1
-        return Step.from_plan(self.num_steps, plan, self._budget, freed_rows)
+        return Step.from_plan(self.num_steps, plan, freed_rows)
 
     def finish(self, request: Request) -> None:
         """The request has its terminal output. Its row is free at once, its pages when no launched step
@@ -144,6 +144,7 @@ class Scheduler:
                 prompts.append(request)
             elif request.num_tokens < request.max_total_tokens:
                 wants.append((request, request.num_computed + 1))
+        plan.budget = policy.step_budget(len(wants), self._config)
         budget = plan.budget - len(wants)
         for request in policy.prompt_order(prompts):
             num_tokens = min(budget, request.num_pending)

@@ -18,6 +18,8 @@ class StepPlan:
 
     budget: int
     """Tokens left."""
+    num_tokens: int = 0
+    """Tokens handed out."""
     work: list[tuple[int, int, RowWork, Request]] = field(default_factory=list)
     """(num_tokens, row, …): sorts into the contract's order; a row occurs once."""
     new_rows: list[RowInit] = field(default_factory=list)
@@ -27,6 +29,7 @@ class StepPlan:
     def add(self, request: Request, start: int, num_tokens: int, samples: bool) -> None:
         assert 0 < num_tokens <= self.budget
         self.budget -= num_tokens
+        self.num_tokens += num_tokens
         row = request.row
         self.work.append((num_tokens, row, RowWork(row, start, num_tokens, samples), request))
 
@@ -42,7 +45,7 @@ class Step:
     """Rows whose result is worthless since an earlier step failed under them."""
 
     @classmethod
-    def from_plan(cls, number: int, plan: StepPlan, budget: int, freed_rows: list[int]) -> Step:
+    def from_plan(cls, number: int, plan: StepPlan, freed_rows: list[int]) -> Step:
         plan.work.sort()
         schedule = ScheduleOutput(
             step=number,
@@ -51,7 +54,7 @@ class Step:
             new_rows=tuple(plan.new_rows),
             appends=tuple(plan.appends),
         )
-        return cls(schedule, [item[3] for item in plan.work], budget - plan.budget)
+        return cls(schedule, [item[3] for item in plan.work], plan.num_tokens)
 
     def ignore(self, request: Request) -> None:
         for work, owner in zip(self.schedule.work, self.requests, strict=True):

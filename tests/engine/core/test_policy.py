@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.core.policy import choose_victim, headroom_pages, prompt_order
+from engine.core.policy import choose_victim, headroom_pages, prompt_order, step_budget
 from engine.core.request import Request
-from tests.engine.core.harness import add
+from tests.engine.core.harness import add, config
 
 
 def request(sequence: int, num_computed: int = 0, request_class: str = "interactive") -> Request:
@@ -38,3 +38,11 @@ def test_prompts_go_on_by_class_and_then_arrival() -> None:
 def test_every_running_request_can_take_a_page_in_every_group() -> None:
     assert headroom_pages(0, 6) == 0
     assert headroom_pages(10, 6) == 60
+
+
+def test_a_step_beside_answers_is_smaller_but_never_without_room_for_prompts() -> None:
+    settings = config(max_num_batched_tokens=1024, max_num_mixed_tokens=128)
+    assert [step_budget(answers, settings) for answers in (0, 1, 96, 97, 500, 1020)] == [
+        1024, 128, 128, 129, 532, 1024,
+    ]  # fmt: skip
+    assert step_budget(5, config(max_num_batched_tokens=64)) == 64

@@ -80,14 +80,26 @@ def test_answers_go_before_prompts_and_prompts_share_the_rest() -> None:
     assert work(scheduled(owner)) == [("a", 9, 1, True), ("c", 0, 18, False), ("b", 39, 21, True)]
 
 
+def test_prompts_get_the_whole_budget_alone_and_a_smaller_one_beside_answers() -> None:
+    owner = scheduler(max_num_batched_tokens=64, max_num_mixed_tokens=16)
+    lined_up(owner, "a", [1] * 50)
+    assert work(scheduled(owner)) == [("a", 0, 50, True)]
+    lined_up(owner, "b", [2] * 40)
+    assert [work(scheduled(owner)) for _ in range(3)] == [
+        [("a", 50, 1, True), ("b", 0, 15, False)],
+        [("a", 51, 1, True), ("b", 15, 15, False)],
+        [("a", 52, 1, True), ("b", 30, 10, True)],
+    ]
+
+
 def test_a_batch_prompt_yields_the_budget_to_an_interactive_one() -> None:
     owner = scheduler(max_num_batched_tokens=32)
     lined_up(owner, "batch", [1] * 60, request_class="batch")
     scheduled(owner)
-    owner._budget = 64
+    owner._config = config(max_num_batched_tokens=64)
     lined_up(owner, "now", [2] * 80)
     scheduled(owner)
-    owner._budget = 30
+    owner._config = config(max_num_batched_tokens=30)
     assert work(scheduled(owner)) == [("batch", 60, 1, True), ("now", 36, 29, False)]
 
 

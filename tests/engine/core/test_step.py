@@ -21,7 +21,7 @@ def test_work_is_in_ascending_order_of_tokens_then_row_beside_its_requests() -> 
     plan.add(rows[3], 7, 1, True)
     plan.add(rows[0], 0, 30, True)
     plan.add(rows[1], 9, 1, True)
-    step = Step.from_plan(5, plan, 100, [6, 7])
+    step = Step.from_plan(5, plan, [6, 7])
     assert [(work.num_tokens, work.row) for work in step.schedule.work] == [(1, 1), (1, 3), (30, 0), (30, 2)]
     assert [owner.row for owner in step.requests] == [1, 3, 0, 2]
     assert step.num_tokens == step.schedule.num_tokens == 62
@@ -39,7 +39,7 @@ def test_ignoring_a_request_marks_its_row_only() -> None:
     plan, rows = StepPlan(10), [request(0), request(1)]
     for each in rows:
         plan.add(each, 0, 1, True)
-    step = Step.from_plan(1, plan, 10, [])
+    step = Step.from_plan(1, plan, [])
     step.ignore(rows[1])
     step.ignore(request(0))
     assert step.ignored_rows == {1}
