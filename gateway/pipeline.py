@@ -153,7 +153,7 @@ class Pipeline:
             route_id=target.route_id,
             pool_id=target.pool_id,
             endpoint=request.endpoint,
-            prices=target.prices,
+            prices=target.prices_for(REQUEST_CLASS),
             max_prompt_tokens=sizes.prompt_max,
             max_output_tokens=sizes.output_max * request.choices,
             is_stream=request.stream,

@@ -22,6 +22,7 @@ import openai
 import uvicorn
 
 from gateway.app import GatewayApp, create_app
+from gateway.clock import Clock
 from gateway.ids import TenantId, new_id
 from gateway.obs.logging import configure_logging
 from gateway.routing import Target
@@ -57,10 +58,17 @@ class Tenant:
 
 class Gateway:
     def __init__(
-        self, database_url: str, cache_url: str, directory: Path, gateway_id: str = "gw-1", **changes: Any
+        self,
+        database_url: str,
+        cache_url: str,
+        directory: Path,
+        gateway_id: str = "gw-1",
+        clock: Clock | None = None,
+        **changes: Any,
     ) -> None:
         """`changes` replace fields of the upstream, limits, server and ledger groups: `upstream={...}`."""
         self.database_url = database_url
+        self.clock = clock
         upstream = {"internal_key": "engine-key", "connect_timeout_s": 1.0, **changes.get("upstream", {})}
         self.settings = Settings(
             database=DatabaseSettings(url=database_url),
@@ -104,7 +112,7 @@ class Gateway:
 
     async def _start(self) -> None:
         configure_logging("warning")
-        self.app = create_app(self.settings)
+        self.app = create_app(self.settings, self.clock)
         config = uvicorn.Config(
             self.app,
             host="127.0.0.1",

@@ -11,13 +11,14 @@ import asyncio
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.clock import Clock
 from gateway.db import Database
 from gateway.ids import TenantId
 from gateway.ledger.types import Prices
-from gateway.routing.repository import RoutingRepository
+from gateway.routing.repository import BATCH_COMPONENTS, COMPONENTS, RoutingRepository
 from gateway.routing.target import (
     Permission,
     PoolRow,
@@ -78,8 +79,8 @@ class Catalogue:
             return None
         if pool.reserved_tenants and tenant_id not in pool.reserved_tenants:
             return None
-        prices = self._current(route.sku)
-        return None if prices is None else _target(route, pool, prices)
+        current = self._current(route.sku)
+        return None if current is None else _target(route, pool, current)
 
     def names(self, tenant_id: TenantId) -> list[Target]:
         """Everything that `resolve` would find for the tenant, by name."""
@@ -91,42 +92,62 @@ class Catalogue:
         """The served names that exist, for the metrics' labels."""
         return {name for _, name in self._routes}
 
-    def _current(self, sku: str) -> Prices | None:
+    def _current(self, sku: str) -> _Current | None:
         prices = self._prices.get(sku)
         return prices.at(self.clock.now()) if prices is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """What holds at a time, for the two classes of requests."""
+
+    prices: Prices
+    batch_prices: Prices
+
+
 class _PriceList:
-    """The price rows of one sku, and the three that hold at a time. The last answer is kept while it holds."""
+    """The price rows of one sku, and those that hold at a time. The last answer is kept while it holds."""
 
     def __init__(self, rows: Mapping[str, Sequence[PriceRow]]) -> None:
         self._rows = rows
         changes = sorted({row.valid_from for component in rows.values() for row in component})
         self._changes: Sequence[datetime] = changes
-        self._known: tuple[int, Prices | None] = (-1, None)
+        self._known: tuple[int, _Current | None] = (-1, None)
 
-    def at(self, now: datetime) -> Prices | None:
+    def at(self, now: datetime) -> _Current | None:
         era = bisect_right(self._changes, now)
         if self._known[0] != era:
             self._known = (era, self._find(now))
         return self._known[1]
 
-    def _find(self, now: datetime) -> Prices | None:
-        found = {}
-        for component in ("input", "cached_input", "output"):
-            valid = [row for row in self._rows.get(component, ()) if row.valid_from <= now]
-            if not valid:
-                return None
-            found[component] = valid[-1]
-        entry, cached, output = found["input"], found["cached_input"], found["output"]
-        return Prices(
-            input_id=entry.id,
-            cached_input_id=cached.id,
-            output_id=output.id,
-            input_nanousd=entry.nanousd_per_token,
-            cached_input_nanousd=cached.nanousd_per_token,
-            output_nanousd=output.nanousd_per_token,
-        )
+    def _find(self, now: datetime) -> _Current | None:
+        plain = [self._row(component, now) for component in COMPONENTS]
+        batch = [self._row(component, now) for component in BATCH_COMPONENTS]
+        known = [row for row in plain if row is not None]
+        if len(known) < len(COMPONENTS):
+            return None
+        return _Current(_prices(known), _prices([_newer(*pair) for pair in zip(known, batch, strict=True)]))
+
+    def _row(self, component: str, now: datetime) -> PriceRow | None:
+        valid = [row for row in self._rows.get(component, ()) if row.valid_from <= now]
+        return valid[-1] if valid else None
+
+
+def _newer(plain: PriceRow, batch: PriceRow | None) -> PriceRow:
+    """A batch price belongs to its version: an ordinary price that came after it without one replaces both."""
+    return batch if batch is not None and batch.valid_from >= plain.valid_from else plain
+
+
+def _prices(rows: Sequence[PriceRow]) -> Prices:
+    entry, cached, output = rows
+    return Prices(
+        input_id=entry.id,
+        cached_input_id=cached.id,
+        output_id=output.id,
+        input_nanousd=entry.nanousd_per_token,
+        cached_input_nanousd=cached.nanousd_per_token,
+        output_nanousd=output.nanousd_per_token,
+    )
 
 
 def _price_lists(rows: Sequence[PriceRow]) -> Mapping[str, _PriceList]:
@@ -136,7 +157,7 @@ def _price_lists(rows: Sequence[PriceRow]) -> Mapping[str, _PriceList]:
     return {sku: _PriceList(components) for sku, components in by_sku.items()}
 
 
-def _target(route: RouteRow, pool: PoolRow, prices: Prices) -> Target:
+def _target(route: RouteRow, pool: PoolRow, current: _Current) -> Target:
     return Target(
         route_id=route.id,
         pool_id=pool.id,
@@ -144,7 +165,8 @@ def _target(route: RouteRow, pool: PoolRow, prices: Prices) -> Target:
         upstream_model=pool.upstream_model,
         engine_kind=pool.engine_kind,
         policy=pool.policy,
-        prices=prices,
+        prices=current.prices,
+        batch_prices=current.batch_prices,
         default_max_output=route.default_max_output,
         created_at=route.created_at,
     )

@@ -1,7 +1,8 @@
 """Tables of where a served name leads and what it costs: routes and price rows.
 
-A route without all three price components cannot be published (a deferred constraint trigger). Price rows
-are insert-only: a change of price is a new row with a later `valid_from`.
+A route without all three price components in force cannot be published (a deferred constraint trigger). Price
+rows are insert-only: a change of price is a new row with a later `valid_from`. The `batch_…` components are what a
+request of class `batch` pays.
 """
 
 from datetime import datetime
@@ -60,7 +61,10 @@ class Price(Base):
     __tablename__ = "price"
     __table_args__ = (
         UniqueConstraint("sku", "component", "valid_from"),
-        CheckConstraint("component IN ('input', 'cached_input', 'output')", name="component"),
+        CheckConstraint(
+            "component IN ('input', 'cached_input', 'output', 'batch_input', 'batch_cached_input', 'batch_output')",
+            name="component",
+        ),
         CheckConstraint("nanousd_per_token >= 0", name="not_negative"),
     )
 

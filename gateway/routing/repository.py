@@ -7,8 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import delete, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import aliased
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
@@ -18,6 +19,7 @@ from gateway.routing.models import Price, Route
 from gateway.routing.target import (
     Permission,
     PoolRow,
+    PriceFilter,
     PriceRow,
     ReplicaRow,
     RouteRow,
@@ -25,10 +27,11 @@ from gateway.routing.target import (
 )
 from gateway.tenancy.models import ModelPermission, Tenant
 
-__all__ = ["RoutingRepository"]
+__all__ = ["BATCH_COMPONENTS", "COMPONENTS", "RoutingRepository"]
 
 DEFAULT_POLICY = "least_loaded"
 COMPONENTS = ("input", "cached_input", "output")
+BATCH_COMPONENTS = ("batch_input", "batch_cached_input", "batch_output")
 
 
 class RoutingRepository:
@@ -81,6 +84,7 @@ class RoutingRepository:
             sku=route.sku,
             default_max_output=route.default_max_output,
             created_at=route.created_at,
+            published=route.published,
         )
         written = await session.execute(statement.on_conflict_do_nothing().returning(Route.id))
         return written.first() is not None
@@ -90,6 +94,15 @@ class RoutingRepository:
         row = gone.one_or_none()
         return _route(row) if row is not None else None
 
+    async def route(self, session: WriteSession, route_id: RouteId) -> RouteRow | None:
+        """For a change: the row is locked until the transaction ends."""
+        row = await session.scalar(select(Route).where(Route.id == route_id).with_for_update())
+        return _route(row) if row is not None else None
+
+    async def set_published(self, session: WriteSession, route_id: RouteId, published: bool) -> None:
+        changed = {"published": published, "updated_at": func.now()}
+        await session.execute(update(Route).where(Route.id == route_id).values(**changed))
+
     async def has_pool(self, session: WriteSession, pool_id: PoolId) -> bool:
         return bool(await session.scalar(select(exists().where(Pool.id == pool_id))))
 
@@ -97,32 +110,51 @@ class RoutingRepository:
         query = select(exists().where(Tenant.id == tenant_id, Tenant.status == "active"))
         return bool(await session.scalar(query))
 
-    async def priced_components(self, session: WriteSession, sku: str) -> set[str]:
-        return set(await session.scalars(select(Price.component).where(Price.sku == sku)))
+    async def price_starts(self, session: WriteSession, sku: str) -> dict[str, datetime]:
+        """From when on each component of the sku has had a price; it has had one ever since."""
+        query = select(Price.component, func.min(Price.valid_from).label("valid_from")).where(
+            Price.sku == sku
+        )
+        rows = await session.execute(query.group_by(Price.component))
+        return {row.component: row.valid_from for row in rows}
 
-    async def prices(self, session: ReadSession, sku: str | None) -> list[PriceRow]:
-        query = select(Price).order_by(Price.sku, Price.component, Price.valid_from)
-        if sku is not None:
-            query = query.where(Price.sku == sku)
-        return [_price(row) for row in await session.scalars(query)]
+    async def prices(
+        self, session: ReadSession, wanted: PriceFilter, before: int | None, limit: int
+    ) -> list[PriceRow]:
+        """Every version there has been, the one written last first."""
+        until = func.lead(Price.valid_from).over(
+            partition_by=(Price.sku, Price.component), order_by=Price.valid_from
+        )
+        versions = select(Price, until.label("valid_until"))
+        if wanted.sku is not None:
+            versions = versions.where(Price.sku == wanted.sku)
+        if wanted.component is not None:
+            versions = versions.where(Price.component == wanted.component)
+        history = versions.subquery()
+        query = select(aliased(Price, history), history.c.valid_until).order_by(history.c.id.desc())
+        if wanted.at is not None:
+            is_open = or_(history.c.valid_until.is_(None), history.c.valid_until > wanted.at)
+            query = query.where(history.c.valid_from <= wanted.at, is_open)
+        if before is not None:
+            query = query.where(history.c.id < before)
+        return [_price(row, until) for row, until in await session.execute(query.limit(limit))]
 
     async def insert_prices(
         self, session: WriteSession, sku: str, valid_from: datetime, nanousd_per_token: Mapping[str, Decimal]
     ) -> Sequence[PriceRow]:
-        """One row per component; empty if one of them exists with the same `valid_from`."""
+        """One row per component; fewer if one of them exists with the same `valid_from`: then the caller gives up
+        its transaction."""
         rows = [
             {"sku": sku, "component": name, "valid_from": valid_from, "nanousd_per_token": value}
             for name, value in nanousd_per_token.items()
         ]
-        taken = select(exists().where(Price.sku == sku, Price.valid_from == valid_from))
-        if await session.scalar(taken):
-            return []
-        written = await session.scalars(insert(Price).values(rows).returning(Price))
+        statement = insert(Price).values(rows).on_conflict_do_nothing().returning(Price)
+        written = await session.scalars(statement)
         return [_price(row) for row in written]
 
 
-def _price(row: Price) -> PriceRow:
-    return PriceRow(row.id, row.sku, row.component, row.valid_from, row.nanousd_per_token)
+def _price(row: Price, valid_until: datetime | None = None) -> PriceRow:
+    return PriceRow(row.id, row.sku, row.component, row.valid_from, row.nanousd_per_token, valid_until)
 
 
 def _route(row: Route) -> RouteRow:
@@ -134,6 +166,7 @@ def _route(row: Route) -> RouteRow:
         row.sku,
         row.default_max_output,
         row.created_at,
+        row.published,
     )
 
 

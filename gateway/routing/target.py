@@ -12,14 +12,18 @@ from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
 from gateway.ledger.types import Prices
 
 __all__ = [
+    "BATCH_CLASS",
     "Permission",
     "PoolRow",
+    "PriceFilter",
     "PriceRow",
     "ReplicaRow",
     "RouteRow",
     "RoutingRows",
     "Target",
 ]
+
+BATCH_CLASS = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ class Target:
     prices: Prices
     default_max_output: int
     created_at: datetime
+    batch_prices: Prices | None = None
+    """What requests of class `batch` pay; the same as others when there are none."""
+
+    def prices_for(self, request_class: str) -> Prices:
+        return self.batch_prices or self.prices if request_class == BATCH_CLASS else self.prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class RouteRow:
     sku: str
     default_max_output: int
     created_at: datetime
+    published: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,17 @@ class PriceRow:
     component: str
     valid_from: datetime
     nanousd_per_token: Decimal
+    valid_until: datetime | None = None
+    """When the next row of the component takes over; only the history says."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceFilter:
+    """Which price rows a reader wants; `at`: those in force then."""
+
+    sku: str | None = None
+    component: str | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

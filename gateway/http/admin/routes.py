@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 from gateway.ids import PoolId, RouteId, TenantId
@@ -20,6 +23,11 @@ class RouteBody(Body):
     sku: str = Field(min_length=1, max_length=200)
     project_id: str | None = None
     default_max_output: int = Field(default=4096, ge=1, le=1 << 20)
+    published: bool = True
+
+
+class PublishBody(Body):
+    published: bool
 
 
 class RouteRoutes:
@@ -30,6 +38,7 @@ class RouteRoutes:
     def register(self, router: APIRouter) -> None:
         router.add_api_route("/routes", self.create, methods=["POST"])
         router.add_api_route("/routes", self.list, methods=["GET"])
+        router.add_api_route("/routes/{route_id}", self.publish, methods=["POST"])
         router.add_api_route("/routes/{route_id}", self.delete, methods=["DELETE"])
 
     async def create(self, request: Request, body: RouteBody) -> Json:
@@ -42,20 +51,35 @@ class RouteRoutes:
             body.sku,
             body.default_max_output,
             self._p.clock.now(),
+            body.published,
         )
         async with self._p.database.write() as session:
             if not await self._routing.has_pool(session, route.pool_id):
                 raise InvalidValue("There is no such pool.", "pool_id")
             if tenant_id is not None and not await self._routing.has_tenant(session, tenant_id):
                 raise InvalidValue("There is no such project.", "project_id")
-            missing = set(COMPONENTS) - await self._routing.priced_components(session, body.sku)
-            if missing:
-                raise InvalidValue(f"The sku has no price for: {', '.join(sorted(missing))}.", "sku")
+            if body.published:
+                await self._require_prices(session, body.sku)
             if not await self._routing.insert_route(session, route):
                 raise Conflict("There is a route of that name already.")
             resource = ("route", route.id)
             await record(self._p, session, request, "route.created", resource, tenant_id, body.model_dump())
         return _route(route)
+
+    async def publish(self, request: Request, route_id: str, body: PublishBody) -> Json:
+        """A route that is not published is seen by nobody; it needs no price yet."""
+        async with self._p.database.write() as session:
+            route = await self._routing.route(session, RouteId(route_id))
+            if route is None:
+                raise NotFound("No such route.")
+            if body.published:
+                await self._require_prices(session, route.sku)
+            if body.published != route.published:
+                await self._routing.set_published(session, route.id, body.published)
+                details = {"before": {"published": route.published}, "after": body.model_dump()}
+                resource = ("route", route_id)
+                await record(self._p, session, request, "route.updated", resource, route.tenant_id, details)
+        return _route(replace(route, published=body.published))
 
     async def list(self, limit: Limit = 20, after: After = None) -> Page:
         async with self._p.database.read() as session:
@@ -71,6 +95,16 @@ class RouteRoutes:
             await record(self._p, session, request, "route.deleted", resource, gone.tenant_id, {})
         return {"object": "organization.route.deleted", "id": route_id, "deleted": True}
 
+    async def _require_prices(self, session: WriteSession, sku: str) -> None:
+        """All three prices are in force now. One that begins later would leave requests without a price till then;
+        one that is in force never ends, so there can be no gap after it."""
+        starts, now = await self._routing.price_starts(session, sku), self._p.clock.now()
+        missing = [name for name in COMPONENTS if name not in starts or starts[name] > now]
+        if missing:
+            later = min((starts[name] for name in missing if name in starts), default=None)
+            hint = f" Its first price begins at {later.isoformat()}." if later is not None else ""
+            raise InvalidValue(f"The sku has no price in force for: {', '.join(missing)}.{hint}", "sku")
+
 
 def _route(row: RouteRow) -> Json:
     return {
@@ -81,5 +115,6 @@ def _route(row: RouteRow) -> Json:
         "pool_id": row.pool_id,
         "sku": row.sku,
         "default_max_output": row.default_max_output,
+        "published": row.published,
         "created_at": unix(row.created_at),
     }

@@ -130,3 +130,26 @@ async def test_unpublished_and_stopped_are_not_there(catalogue: Catalogue, sql: 
     assert catalogue.is_loaded
     assert catalogue.resolve(MINE, "m") is None
     assert [(row.id, row.url) for row in catalogue.replicas] == [("r1", "http://e")]
+
+
+async def test_a_version_without_batch_prices_replaces_those_of_an_older_one(
+    catalogue: Catalogue, sql: Any
+) -> None:
+    await route(sql, "m", "open")
+    for name in ("batch_input", "batch_cached_input", "batch_output"):
+        await sql.execute(
+            "INSERT INTO price (sku, component, valid_from, nanousd_per_token) VALUES ('sku', $1, $2, 9)",
+            name,
+            START,
+        )
+    await price(sql, "sku", START + timedelta(hours=1), 2)
+    await catalogue.load()
+    clock = catalogue.clock
+    assert isinstance(clock, HandClock)
+    seen = []
+    for hours in (-1, 0, 1):
+        clock.at = START + timedelta(hours=hours)
+        target = catalogue.resolve(MINE, "m")
+        assert target is not None
+        seen.append([int(target.prices_for(name).output_nanousd) for name in ("interactive", "batch")])
+    assert seen == [[1, 1], [1, 9], [2, 2]]

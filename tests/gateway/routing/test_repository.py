@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import asyncpg
 import pytest
 
-from gateway.db import Database
+from gateway.db import Database, ReadSession
 from gateway.ids import PoolId, RouteId, TenantId
 from gateway.routing.repository import COMPONENTS, RoutingRepository
-from gateway.routing.target import RouteRow
+from gateway.routing.target import PriceFilter, RouteRow
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 PRICES = {"input": Decimal("1.5"), "cached_input": Decimal(0), "output": Decimal("0.000001")}
 
 
@@ -40,8 +42,30 @@ async def test_prices_are_inserted_once(database: Database) -> None:
         rows = await repository.insert_prices(session, "sku", START, PRICES)
         assert {row.component: row.nanousd_per_token for row in rows} == PRICES
         assert await repository.insert_prices(session, "sku", START, PRICES) == []
-        assert await repository.priced_components(session, "sku") == set(COMPONENTS)
-        assert await repository.priced_components(session, "other") == set()
+        await repository.insert_prices(session, "sku", START + HOUR, PRICES)
+        assert await repository.price_starts(session, "sku") == dict.fromkeys(COMPONENTS, START)
+        assert await repository.price_starts(session, "other") == {}
+
+
+async def test_the_history_says_until_when_a_price_held(database: Database) -> None:
+    repository = RoutingRepository()
+    async with database.write() as session:
+        for number in range(3):
+            await repository.insert_prices(session, "sku", START + number * HOUR, PRICES)
+        await repository.insert_prices(session, "other", START, PRICES)
+    async with database.read() as session:
+        output = PriceFilter("sku", "output")
+        rows = await repository.prices(session, output, None, 9)
+        assert [(row.valid_from, row.valid_until) for row in rows] == [
+            (START + 2 * HOUR, None),
+            (START + HOUR, START + 2 * HOUR),
+            (START, START + HOUR),
+        ]
+        assert await repository.prices(session, output, rows[0].id, 1) == rows[1:2]
+        for at, expected in ((HOUR, 1), (2 * HOUR, 0), (HOUR - timedelta(microseconds=1), 2)):
+            found = await repository.prices(session, replace(output, at=START + at), None, 9)
+            assert found == [rows[expected]]
+        assert len(await repository.prices(session, PriceFilter(), None, 99)) == 12
 
 
 async def test_routes(database: Database) -> None:
@@ -64,5 +88,11 @@ async def test_routes(database: Database) -> None:
         assert await repository.tenants(session) == ["t"]
         assert len(await repository.routes(session, None, 1)) == 1
     async with database.write() as session:
+        await repository.set_published(session, RouteId("route_a_None"), False)
+        hidden = await repository.route(session, RouteId("route_a_None"))
+        assert hidden is not None
+        assert not hidden.published
+        assert await repository.route(session, RouteId("none")) is None
+        assert [row.id for row in (await repository.rows(ReadSession(session))).routes] == ["route_a_t"]
         assert await repository.delete_route(session, RouteId("route_a_t")) == route("a", "t")
         assert await repository.delete_route(session, RouteId("route_a_t")) is None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import asyncpg
+import pytest
+
 from tests.harness import PRICES, Gateway
 
 SPEC = {"model": "/models/m.gguf", "served_names": ["m"]}
@@ -32,3 +35,43 @@ async def test_a_route_needs_prices_and_prices_never_change(gateway: Gateway) ->
     assert [row["id"] for row in (await gateway.admin("GET", "/routes"))["data"]] == [one["id"]]
     await gateway.admin("DELETE", f"/routes/{one['id']}")
     assert (await gateway.admin("GET", "/routes"))["data"] == []
+
+
+async def test_a_route_is_published_only_while_its_prices_are_in_force(gateway: Gateway) -> None:
+    """Announced prices are not enough: until they begin, a request would have none."""
+    pool_id = (await gateway.admin("POST", "/pools", {"name": "p", "spec": SPEC}))["id"]
+    route = {"served_model": "m", "pool_id": pool_id, "sku": "s"}
+    later = {"sku": "s", **PRICES, "valid_from": "2099-01-01T00:00:00Z"}
+    await gateway.admin("POST", "/prices", later)
+    refused = await error(gateway, "POST", "/routes", route, 400)
+    assert "2099-01-01" in refused["message"]
+    hidden = await gateway.admin("POST", "/routes", route | {"published": False})
+    assert not hidden["published"]
+    path, publish = f"/routes/{hidden['id']}", {"published": True}
+    assert (await error(gateway, "POST", path, publish, 400))["param"] == "sku"
+    tenant = await gateway.tenant()
+    await gateway.refresh()
+    models = gateway.client(tenant).models
+    assert [model.id async for model in models.list()] == []
+    await gateway.admin("POST", "/prices", {"sku": "s", **PRICES, "output_nanousd_per_token": "0"})
+    assert (await gateway.admin("POST", path, publish))["published"]
+    await gateway.refresh()
+    assert [model.id async for model in models.list()] == ["m"]
+    await gateway.admin("POST", path, {"published": False})
+    await gateway.admin("POST", "/routes/none", publish, 404)
+    await gateway.refresh()
+    assert [model.id async for model in models.list()] == []
+    rows = await gateway.sql("SELECT details::text FROM audit_log WHERE action = 'route.updated' ORDER BY id")
+    assert [row["details"] for row in rows] == [
+        '{"after": {"published": true}, "before": {"published": false}}',
+        '{"after": {"published": false}, "before": {"published": true}}',
+    ]
+
+
+async def test_the_database_refuses_a_route_whose_price_is_still_to_come(gateway: Gateway) -> None:
+    await gateway.admin("POST", "/pools", {"name": "p", "spec": SPEC})
+    await gateway.admin("POST", "/prices", {"sku": "s", **PRICES, "valid_from": "2099-01-01T00:00:00Z"})
+    with pytest.raises(asyncpg.CheckViolationError, match="lacks a price"):
+        await gateway.sql(
+            "INSERT INTO route (id, served_model, pool_id, sku) SELECT 'r', 'm', id, 's' FROM pool"
+        )
