@@ -1,8 +1,25 @@
-"""What the ledger refuses, by name. A caller sees only the two that are part of the error tree."""
+"""What the ledger refuses, by name. A caller sees only those that are part of the error tree."""
 
-from gateway.errors import InsufficientQuota, QuotaCode, ServiceUnavailable
+from gateway.errors import (
+    InsufficientQuota,
+    InvalidRequest,
+    InvalidValue,
+    NotFound,
+    QuotaCode,
+    ServiceUnavailable,
+)
+from gateway.money import format_usd
 
-__all__ = ["BudgetExceeded", "DuplicateSettlement", "LedgerUnavailable", "ReservationFailed"]
+__all__ = [
+    "BudgetExceeded",
+    "DuplicateSettlement",
+    "EntryConflict",
+    "LedgerUnavailable",
+    "MoreThanCharged",
+    "NoSuchBudget",
+    "NoSuchRequest",
+    "ReservationFailed",
+]
 
 _CODES: dict[str, QuotaCode] = {
     "organization": "organization_spend_limit_exceeded",
@@ -35,3 +52,31 @@ class ReservationFailed(Exception):
 
 class DuplicateSettlement(Exception):
     """A request was settled or released that is not open here: it was settled before, or never reserved."""
+
+
+class EntryConflict(InvalidRequest):
+    """One idempotency key, two different entries: the second is a mistake of whoever made the key."""
+
+    def __init__(self) -> None:
+        super().__init__("This idempotency key was used for another entry.", "idempotency_key")
+
+
+class NoSuchRequest(NotFound):
+    """Never settled, or another tenant's."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"No settled request '{request_id}' in this project.")
+
+
+class NoSuchBudget(NotFound):
+    """Unknown, or not prepaid: only a prepaid budget has a balance."""
+
+    def __init__(self, budget_id: str) -> None:
+        super().__init__(f"No prepaid budget '{budget_id}'.")
+
+
+class MoreThanCharged(InvalidValue):
+    """More would be given or taken back than there is."""
+
+    def __init__(self, there_is_nanousd: int) -> None:
+        super().__init__(f"At most {format_usd(there_is_nanousd)} can be taken back.", "amount_nanousd")

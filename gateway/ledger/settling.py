@@ -29,7 +29,7 @@ from gateway.ledger.repository.settling import (
 from gateway.ledger.types import Charge, Settlement, Take
 from gateway.obs.failpoints import failpoint
 
-__all__ = ["Operation", "Outcome", "SettleBatch"]
+__all__ = ["Operation", "Outcome", "SettleBatch", "apply_to_budgets"]
 
 Outcome = Literal["settled", "duplicate", "corrected", "discarded"]
 
@@ -112,7 +112,7 @@ class SettleBatch:
         if fresh:
             attempts = [row for one in fresh for row in attempt_rows(one.settlement)]
             await write_events(connection, [one.event for one in fresh], attempts)
-        await _apply_to_budgets(connection, releases)
+        await apply_to_budgets(connection, releases)
         return claimed.keys()
 
     async def _correct(self, connection: WriteConnection, late: _Charged) -> bool:
@@ -131,7 +131,7 @@ class SettleBatch:
         event = event_row(settlement, self._ids.uuid7(), difference, reasoning, corrects=fact.event_id)
         await write_events(connection, [event], attempt_rows(settlement))
         await mark_corrected(connection, settlement.request_id)
-        await _apply_to_budgets(connection, [Release(takes, False, difference.amount_nanousd)])
+        await apply_to_budgets(connection, [Release(takes, False, difference.amount_nanousd)])
         return True
 
     def _charged(self, settlement: Settlement) -> _Charged:
@@ -174,7 +174,8 @@ async def _takes_without_hold(
     }
 
 
-async def _apply_to_budgets(connection: WriteConnection, releases: Sequence[Release]) -> None:
+async def apply_to_budgets(connection: WriteConnection, releases: Sequence[Release]) -> None:
+    """The last statement of a transaction: everybody waits for these rows."""
     sums = sum_releases(releases)
     if not sums:
         return

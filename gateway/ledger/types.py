@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple, get_args
+from uuid import UUID
 
 from gateway.ids import KeyId, PoolId, ReplicaId, RequestId, RouteId, TenantId
 
@@ -15,6 +16,7 @@ __all__ = [
     "AttemptRecord",
     "BudgetKey",
     "Charge",
+    "Entry",
     "Hold",
     "Prices",
     "Reservation",
@@ -258,3 +260,20 @@ class Charge:
     @property
     def amount_nanousd(self) -> int:
         return self.input_nanousd + self.cached_input_nanousd + self.output_nanousd
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an operator did to the money, as it is written down. `event_id` is None for a top-up."""
+
+    idempotency_key: str
+    kind: str
+    tenant_id: TenantId | None
+    amount_nanousd: int
+    reason: str
+    created_by: str
+    occurred_at: datetime
+    request_id: RequestId | None = None
+    budget_id: str | None = None
+    event_id: UUID | None = None
+    is_repeated: bool = False

@@ -14,7 +14,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["Attempt", "Budget", "BudgetPeriod", "Hold", "SettledRequest", "UsageEvent", "UserPseudonym"]
+__all__ = [
+    "Attempt",
+    "Budget",
+    "BudgetPeriod",
+    "Hold",
+    "LedgerEntry",
+    "SettledRequest",
+    "UsageEvent",
+    "UserPseudonym",
+]
 
 _NOW = text("now()")
 _ZERO = text("0")
@@ -131,16 +140,28 @@ class SettledRequest(Base):
 
 
 class UsageEvent(Base):
-    """One settled request, or a correction of one (`corrects`, with signed differences)."""
+    """One settled request, or a correction of one (`corrects`, with signed differences).
+
+    What an operator writes has a `kind` of its own, no tokens, and its whole amount in `adjustment_nanousd`: an
+    `adjustment` corrects a request, a `credit` belongs to a tenant and to no request, key, model or price (empty
+    text, 0). Requests are counted where `kind = 'request' AND corrects IS NULL`.
+    """
 
     __tablename__ = "usage_event"
     __table_args__ = (
         CheckConstraint("status IN ('ok', 'partial', 'cancelled', 'error', 'unknown')", name="status"),
+        CheckConstraint("kind IN ('request', 'adjustment', 'credit')", name="kind"),
         CheckConstraint(
-            "amount_nanousd = input_nanousd + cached_input_nanousd + output_nanousd", name="amount_is_sum"
+            "(kind = 'request') = (adjustment_nanousd = 0) AND (kind <> 'adjustment' OR corrects IS NOT NULL)"
+            " AND (kind <> 'credit' OR corrects IS NULL)",
+            name="adjustment_by_hand",
         ),
         CheckConstraint(
-            "corrects IS NOT NULL OR least(prompt_uncached_tokens, prompt_cached_tokens, completion_tokens,"
+            "amount_nanousd = input_nanousd + cached_input_nanousd + output_nanousd + adjustment_nanousd",
+            name="amount_is_sum",
+        ),
+        CheckConstraint(
+            "kind <> 'request' OR corrects IS NOT NULL OR least(prompt_uncached_tokens, prompt_cached_tokens, completion_tokens,"
             " reasoning_tokens, amount_nanousd, over_hold_nanousd) >= 0",
             name="negative_only_if_correction",
         ),
@@ -173,6 +194,7 @@ class UsageEvent(Base):
     input_nanousd: Mapped[int]
     cached_input_nanousd: Mapped[int]
     output_nanousd: Mapped[int]
+    adjustment_nanousd: Mapped[int] = mapped_column(server_default=_ZERO)
     amount_nanousd: Mapped[int]
     # Actual above the hold; possible only with engines that do not enforce the maxima.
     over_hold_nanousd: Mapped[int]
@@ -186,6 +208,39 @@ class UsageEvent(Base):
     tpot_us: Mapped[int | None]
     client_retry_count: Mapped[int] = mapped_column(SmallInteger)
     corrects: Mapped[UUID | None]
+    kind: Mapped[str] = mapped_column(server_default="request")
+    recorded_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class LedgerEntry(Base):
+    """What an operator did to the money, why, and the key under which it may be repeated. Written once.
+
+    `adjustment` and `credit` have a usage event; a `top_up` raised a prepaid budget's limit instead.
+    """
+
+    __tablename__ = "ledger_entry"
+    __table_args__ = (
+        CheckConstraint("kind IN ('adjustment', 'credit', 'top_up')", name="kind"),
+        CheckConstraint("amount_nanousd <> 0", name="not_zero"),
+        CheckConstraint(
+            "(kind = 'adjustment') = (request_id IS NOT NULL) AND (kind = 'top_up') = (budget_id IS NOT NULL)"
+            " AND (kind = 'top_up') = (event_id IS NULL) AND (kind = 'top_up' OR tenant_id IS NOT NULL)",
+            name="about",
+        ),
+        Index("ix_ledger_entry_tenant_id_occurred_at", "tenant_id", "occurred_at"),
+    )
+
+    idempotency_key: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    tenant_id: Mapped[str | None] = mapped_column(ForeignKey("tenant.id"))
+    # Signed: what the tenant pays more (adjustment), less (credit: negative), or what was paid in (top-up).
+    amount_nanousd: Mapped[int]
+    reason: Mapped[str]
+    created_by: Mapped[str]
+    occurred_at: Mapped[datetime]
+    request_id: Mapped[str | None]
+    budget_id: Mapped[str | None]
+    event_id: Mapped[UUID | None]
     recorded_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 

@@ -39,7 +39,7 @@ _TAKE = text(
         DELETE FROM outbox o USING due WHERE o.id = due.id RETURNING o.payload
     )
     SELECT date_trunc('minute', e.occurred_at, 'UTC') AS bucket, {_DIMENSION_LIST},
-        count(*) FILTER (WHERE e.corrects IS NULL) AS requests, {_EVENT_SUMS}, count(*) AS events
+        count(*) FILTER (WHERE e.corrects IS NULL AND e.kind = 'request') AS requests, {_EVENT_SUMS}, count(*) AS events
     FROM taken LEFT JOIN usage_event e
         ON e.occurred_at = CAST(taken.payload ->> 'occurred_at' AS timestamptz)
         AND e.event_id = CAST(taken.payload ->> 'event_id' AS uuid)
@@ -74,7 +74,7 @@ _DRIFT = text(
     f"""
     WITH recomputed AS (
         SELECT date_trunc('day', e.occurred_at, 'UTC') AS bucket, {_DIMENSION_LIST},
-            count(*) FILTER (WHERE e.corrects IS NULL) AS requests,
+            count(*) FILTER (WHERE e.corrects IS NULL AND e.kind = 'request') AS requests,
             sum(e.prompt_uncached_tokens + e.prompt_cached_tokens + e.completion_tokens) AS tokens,
             sum(e.amount_nanousd) AS amount_nanousd
         FROM usage_event e

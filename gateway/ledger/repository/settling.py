@@ -162,6 +162,8 @@ def event_row(
         "client_retry_count": asked.client_retry_count,
         "over_hold_nanousd": over_hold,
         "corrects": corrects,
+        "kind": "request",
+        "adjustment_nanousd": 0,
         **_charge_columns(charge, reasoning_tokens),
         **_price_columns(asked.prices),
         **_timing_columns(timings),
