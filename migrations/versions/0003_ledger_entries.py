@@ -4,12 +4,12 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-_SQL = Path(__file__).resolve().parent.parent / "sql" / "0002_ledger_entries.sql"
+_SQL = Path(__file__).resolve().parent.parent / "sql" / "0003_ledger_entries.sql"
 
 
 def upgrade() -> None:

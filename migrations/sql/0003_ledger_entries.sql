@@ -1,5 +1,5 @@
--- Revision 0002. Frozen: later changes are later revisions. A constant default rewrites no row, and a check that is
--- not valid yet reads none: whatever 0001 accepted, it accepts too.
+-- Revision 0003. Frozen: later changes are later revisions. A constant default rewrites no row, and a check that is
+-- not valid yet reads none: whatever was accepted before, it accepts too.
 
 ALTER TABLE usage_event
     ADD COLUMN kind TEXT DEFAULT 'request' NOT NULL,
