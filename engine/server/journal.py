@@ -48,6 +48,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens reported to the caller so far."""
     overrun_tokens: int | None = None
     """Computed after the end of the answer, never billed."""
+    resumed_from: int | None = None
+    """The attempt whose answer this one goes on with; None for one that began anew."""
     finish_reason: str | None = None
     queue_ms: float | None = None
     ttft_ms: float | None = None

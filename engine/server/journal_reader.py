@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,7 @@ from engine.server import segments
 from engine.server.journal import Record, is_closed
 from engine.server.segments import Segment
 
+_LOG = logging.getLogger(__name__)
 _CLOSING = segments.frame(segments.CLOSED)
 
 
@@ -64,14 +66,23 @@ def read_page(directory: Path, after: str, limit: int, request_id: str | None = 
             continue
         for payload, end in segments.frames_of(data, offset):
             if needle in payload and payload != segments.CLOSED:
-                record = msgspec.json.decode(payload, type=Record)
-                if request_id in (None, record.request_id):
+                record = _record(payload, segment)
+                if record is not None and request_id in (None, record.request_id):
                     if len(records) == limit:
                         return Page(records, _encode(cursor), complete=False)
                     records.append(record)
             cursor.at[segment.serial] = end
     _forget_finished(cursor, found)
     return Page(records, _encode(cursor), complete=True)
+
+
+def _record(payload: bytes, segment: Segment) -> Record | None:
+    """None for what another version wrote: it must not stand before all that comes after it."""
+    try:
+        return msgspec.json.decode(payload, type=Record)
+    except msgspec.MsgspecError:
+        _LOG.error("a record of journal segment %s is not understood", segment.path.name)
+        return None
 
 
 def _forget_finished(cursor: _Cursor, found: list[Segment]) -> None:

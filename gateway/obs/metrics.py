@@ -127,7 +127,15 @@ class Metrics:
             "ledger_rollup_drift_nanousd", "Difference of the nightly recompute of closed days.", []
         )
         self.ledger_drift_tokens = self._gauge(
-            "ledger_journal_drift_tokens", "Journalled tokens without an attempt in the ledger.", []
+            "ledger_journal_drift_tokens",
+            "Journalled tokens that no attempt in the ledger has, or the reverse.",
+            [],
+        )
+        self.ledger_event_drift_tokens = self._gauge(
+            "ledger_event_drift_tokens", "Difference of events from the billed tokens of their attempts.", []
+        )
+        self.ledger_review_items = self._gauge(
+            "ledger_review_items", "Evidence that waits for a person, by kind.", ["kind"]
         )
         self.reconciled_attempts = self._counter(
             "reconciled_attempts", "Attempts settled from a journal or an expired hold.", ["source"]

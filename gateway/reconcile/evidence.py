@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gateway.ids import ReplicaId, RequestId
-from gateway.ledger.types import AttemptRecord, Hold, Settlement, SettlementStatus, Timings
+from gateway.ledger.types import AttemptRecord, Hold, Settlement, SettlementStatus, Timings, UnbilledReason
 from gateway.reconcile.journal import JournalRecord
 
 __all__ = ["JournalAttempt", "merge", "settlement_from_journal", "settlement_without_evidence"]
@@ -32,6 +32,7 @@ class JournalAttempt:
     cached_tokens: int
     completion_tokens: int
     overrun_tokens: int
+    resumed_from: int | None
     finish_reason: str | None
     queue_ms: int | None
     ttft_ms: int | None
@@ -49,15 +50,20 @@ def merge(replica_id: ReplicaId, records: Iterable[JournalRecord]) -> list[Journ
 
 
 def settlement_from_journal(hold: Hold, attempts: Sequence[JournalAttempt]) -> Settlement:
-    """The last attempt served the caller and is billed; what came before it was retried."""
+    """The last attempt served the caller and is billed; what came before it was retried. Nobody pays for an engine's
+    error before anything could reach the caller."""
     last = max(attempts, key=lambda one: one.attempt)
+    is_our_error = last.has_ended and last.finish_reason == "error" and not _reached_caller(hold, last)
     records = tuple(
-        _billed(one) if one is last else _retried(one)
+        _unbilled(one, "our_error" if one is last else "retry")
+        if one is not last or is_our_error
+        else _billed(one)
         for one in sorted(attempts, key=lambda one: one.attempt)
     )
+    ended: SettlementStatus = "error" if is_our_error else _STATUS.get(last.finish_reason, "partial")
     return Settlement(
         hold=hold,
-        status=_STATUS.get(last.finish_reason, "partial") if last.has_ended else "unknown",
+        status=ended if last.has_ended else "unknown",
         occurred_at=last.at,
         attempts=records,
         timings=Timings(queue_ms=last.queue_ms, ttft_ms=last.ttft_ms, e2e_ms=last.e2e_ms),
@@ -96,6 +102,7 @@ def _attempt(replica_id: ReplicaId, record: JournalRecord) -> JournalAttempt:
         cached_tokens=record.cached_tokens,
         completion_tokens=record.completion_tokens,
         overrun_tokens=record.overrun_tokens,
+        resumed_from=record.resumed_from,
         finish_reason=record.finish_reason,
         queue_ms=record.queue_ms,
         ttft_ms=record.ttft_ms,
@@ -119,11 +126,12 @@ def _grown(known: JournalAttempt | None, new: JournalAttempt) -> JournalAttempt:
         cached_tokens=max(known.cached_tokens, new.cached_tokens),
         completion_tokens=max(known.completion_tokens, new.completion_tokens),
         overrun_tokens=max(known.overrun_tokens, new.overrun_tokens),
+        resumed_from=known.resumed_from if new.resumed_from is None else new.resumed_from,
     )
 
 
 def _billed(one: JournalAttempt) -> AttemptRecord:
-    return AttemptRecord.billed(
+    record = AttemptRecord.billed(
         one.attempt,
         one.replica_id,
         one.epoch,
@@ -133,19 +141,26 @@ def _billed(one: JournalAttempt) -> AttemptRecord:
         overrun_tokens=one.overrun_tokens,
         finish_reason=one.finish_reason,
     )
+    return replace(record, resumed_from=one.resumed_from)
 
 
-def _retried(one: JournalAttempt) -> AttemptRecord:
+def _reached_caller(hold: Hold, one: JournalAttempt) -> bool:
+    """A stream shows its tokens as they come; any other answer is shown whole or not at all."""
+    return hold.reservation.is_stream and one.completion_tokens > 0
+
+
+def _unbilled(one: JournalAttempt, reason: UnbilledReason) -> AttemptRecord:
     return replace(
         AttemptRecord.unbilled(
             one.attempt,
             one.replica_id,
             one.epoch,
-            "retry",
+            reason,
             prompt_tokens=one.prompt_tokens,
             cached_tokens=one.cached_tokens,
             completion_tokens=one.completion_tokens,
             finish_reason=one.finish_reason,
         ),
         overrun_tokens=one.overrun_tokens,
+        resumed_from=one.resumed_from,
     )

@@ -3,8 +3,7 @@
 Knows the two documents `/internal/status` and `/internal/usage`; not what is done with them.
 """
 
-from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -12,12 +11,12 @@ import msgspec
 from gateway.ids import RequestId
 from gateway.reconcile.journal import (
     JournalPage,
-    JournalRecord,
     NoJournal,
     ReplicaRef,
     ReplicaStatus,
     ReplicaUnreachable,
 )
+from gateway.reconcile.records import read_records
 from gateway.upstream.client import UpstreamClient, UpstreamError
 from gateway.upstream.native import authorization
 
@@ -26,29 +25,10 @@ __all__ = ["HttpJournalReader"]
 Document = TypeVar("Document")
 
 CALL_TIMEOUT_S = 5.0
-_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class _Record(msgspec.Struct):
-    """One record as the engine writes it; what does not apply to its kind is null."""
-
-    kind: Literal["start", "progress", "end"]
-    at_ms: int
-    request_id: str | None = None
-    attempt: int | None = None
-    epoch: str | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
-    overrun_tokens: int | None = None
-    finish_reason: str | None = None
-    queue_ms: float | None = None
-    ttft_ms: float | None = None
-    e2e_ms: float | None = None
 
 
 class _Page(msgspec.Struct):
-    records: list[_Record]
+    records: list[msgspec.Raw]
     cursor: str
     complete: bool
 
@@ -72,8 +52,8 @@ class HttpJournalReader:
     async def read(self, replica: ReplicaRef, after: str | None, limit: int) -> JournalPage:
         path = f"/internal/usage?limit={limit}"
         page = _decode(await self._get(replica, path + (f"&after={quote(after)}" if after else "")), _Page)
-        records = tuple(_record(one, one.request_id) for one in page.records if one.request_id is not None)
-        return JournalPage(records, page.cursor, page.complete)
+        records, unreadable = read_records(bytes(document) for document in page.records)
+        return JournalPage(records, page.cursor, page.complete, unreadable)
 
     async def _get(self, replica: ReplicaRef, path: str) -> bytes:
         if replica.url is None:
@@ -96,26 +76,3 @@ def _decode(body: bytes, document: type[Document]) -> Document:
         return msgspec.json.decode(body, type=document)
     except msgspec.DecodeError as error:
         raise ReplicaUnreachable(f"not understood: {error}") from error
-
-
-def _record(one: _Record, request_id: str) -> JournalRecord:
-    prompt = one.prompt_tokens or 0
-    return JournalRecord(
-        kind=one.kind,
-        request_id=RequestId(request_id),
-        attempt=one.attempt or 0,
-        epoch=one.epoch or "",
-        at=_EPOCH_START + timedelta(milliseconds=one.at_ms),
-        prompt_tokens=prompt,
-        cached_tokens=min(one.cached_tokens or 0, prompt),
-        completion_tokens=one.completion_tokens or 0,
-        overrun_tokens=one.overrun_tokens or 0,
-        finish_reason=one.finish_reason,
-        queue_ms=_whole(one.queue_ms),
-        ttft_ms=_whole(one.ttft_ms),
-        e2e_ms=_whole(one.e2e_ms),
-    )
-
-
-def _whole(milliseconds: float | None) -> int | None:
-    return None if milliseconds is None else round(milliseconds)

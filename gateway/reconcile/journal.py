@@ -17,6 +17,7 @@ __all__ = [
     "ReplicaRef",
     "ReplicaStatus",
     "ReplicaUnreachable",
+    "UnreadableRecord",
 ]
 
 
@@ -35,6 +36,10 @@ class ReplicaRef:
     url: str | None
     is_ours: bool = True
     """An engine of our own. Others keep no journal, and must never be shown the key that ours take."""
+    is_stopped: bool = False
+    """Its supervisor has ended it for good: nothing is at its address."""
+    journal_dir: str | None = None
+    """Where it journals, as its own machine names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,20 @@ class JournalRecord:
     cached_tokens: int = 0
     completion_tokens: int = 0
     overrun_tokens: int = 0
+    resumed_from: int | None = None
     finish_reason: str | None = None
     queue_ms: int | None = None
     ttft_ms: int | None = None
     e2e_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """A document in a journal that is no record: for a person to look at."""
+
+    digest: str
+    shown: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,7 @@ class JournalPage:
     cursor: str
     is_complete: bool
     """Nothing was in the journal beyond this page when it was read."""
+    unreadable: tuple[UnreadableRecord, ...] = ()
 
 
 class JournalReader(Protocol):

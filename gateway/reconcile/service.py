@@ -1,53 +1,62 @@
 """Reconciliation: requests whose gateway died are settled from what their engine journalled.
 
-One pass: ask every replica for its status, then page through its journal (in this order: what a status no longer
-shows, the journal read after it has), then resolve holds that nobody will settle. A hold is never resolved while a
-replica works on its request, or while a replica that may have had it has been silent for less than
-`GONE_AFTER_S`. Writes go through the ledger; it does not know how replicas are spoken to.
+One pass: look at every replica (`lookout`), then resolve the holds that nobody will settle, correct what was settled
+without evidence, and compare journals with the ledger. A hold is never resolved while a replica works on its
+request, or while a replica that may have had it has been silent for less than `GONE_AFTER_S`. Evidence of requests
+that the ledger has never heard of is listed for review. Writes go through the ledger; it does not know how replicas
+are spoken to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import get_args
 
 from gateway.clock import Clock
 from gateway.db import Database
-from gateway.ids import PoolId, ReplicaId, RequestId
+from gateway.ids import PoolId, ReplicaId
 from gateway.ledger.batcher import commit_batch
-from gateway.ledger.repository.holds import holds_of, orphaned_holds, provisional_holds
+from gateway.ledger.repository.holds import FIRST_HOLD, holds_of, orphaned_holds, provisional_holds
+from gateway.ledger.repository.review import (
+    ReviewKind,
+    ReviewNote,
+    list_unknown_requests,
+    open_items_by_kind,
+    resolve_settled,
+    write_notes,
+)
 from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.types import Hold, Settlement
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
-from gateway.reconcile import repository as sql
 from gateway.reconcile.evidence import (
     JournalAttempt,
-    merge,
     settlement_from_journal,
     settlement_without_evidence,
 )
-from gateway.reconcile.journal import JournalReader, NoJournal, ReplicaRef, ReplicaUnreachable
+from gateway.reconcile.journal import JournalReader, ReplicaRef
+from gateway.reconcile.lookout import Lookout, View
+from gateway.reconcile.repository.drift import (
+    differing_tokens,
+    event_drift,
+    match_attempts,
+    unmatched_tokens,
+)
+from gateway.reconcile.repository.journals import (
+    attempts_of,
+    replicas,
+    unsettled_requests,
+    write_unbilled,
+)
 
 __all__ = ["Reconciler"]
 
-PAGE_RECORDS = 1000
-PAGES_PER_PASS_MAX = 200
-HOLDS_PER_PASS = 500
+HOLDS_PER_BATCH = 500
 LIVE_LAG_S = 60.0
 """How long a gateway that is alive may take to settle what has ended for its engine: its caller may read slowly."""
-GONE_AFTER_S = 300.0
-"""A replica that has been silent for this long is taken to be gone for good."""
-
-
-@dataclass(slots=True)
-class _View:
-    """What one pass learnt of the replicas."""
-
-    working_on: set[RequestId] = field(default_factory=set)
-    readable: set[ReplicaId] = field(default_factory=set)
-    """Their journals were read to the end."""
-    silent: set[ReplicaId] = field(default_factory=set)
-    """Not answering, for less than GONE_AFTER_S."""
+UNKNOWN_AFTER_S = 3600.0
+"""How long the ledger may not know a request that a journal knows: its settlement may wait in a spool."""
+EVENT_WINDOW_S = 600.0
+"""How far back each comparison of events with their attempts looks; each is compared several times."""
 
 
 class Reconciler:
@@ -65,77 +74,51 @@ class Reconciler:
         gateway_silence_s: float,
     ) -> None:
         self._database = database
-        self._reader = reader
+        self._lookout = Lookout(database, reader, clock)
         self._batch = batch
         self._clock = clock
         self._metrics = metrics
         self._lag_s = lag_s
         self._gateway_silence_s = gateway_silence_s
-        self._silent_since_s: dict[ReplicaId, float] = {}
         self._log = get_logger(__name__)
 
     async def run_once(self) -> int:
         """One pass; how many requests it settled."""
         async with self._database.transaction() as connection:
-            replicas = await sql.replicas(connection)
-        view = _View()
-        for replica in replicas:
-            await self._look_at(replica, view)
-        settled = await self._settle_orphans(replicas, view)
+            known = await replicas(connection)
+        view = await self._lookout.look(known)
+        settled = await self._settle_orphans(known, view)
         settled += await self._correct_provisional(view)
-        await self._match()
+        await self._compare()
         return settled
 
-    async def _look_at(self, replica: ReplicaRef, view: _View) -> None:
-        if not replica.is_ours:
-            return
-        try:
-            status = await self._reader.status(replica)
-            view.working_on |= status.request_ids
-            await self._read_journal(replica)
-        except NoJournal:
-            return
-        except ReplicaUnreachable:
-            since_s = self._silent_since_s.setdefault(replica.replica_id, self._clock.monotonic())
-            if self._clock.monotonic() - since_s < GONE_AFTER_S:
-                view.silent.add(replica.replica_id)
-            return
-        self._silent_since_s.pop(replica.replica_id, None)
-        view.readable.add(replica.replica_id)
-
-    async def _read_journal(self, replica: ReplicaRef) -> None:
-        async with self._database.transaction() as connection:
-            cursor = await sql.cursor_of(connection, replica.replica_id)
-        for _ in range(PAGES_PER_PASS_MAX):
-            page = await self._reader.read(replica, cursor, PAGE_RECORDS)
-            cursor = page.cursor
-            async with self._database.transaction() as connection:
-                attempts = merge(replica.replica_id, page.records)
-                await sql.save_page(connection, replica.replica_id, cursor, attempts)
-            if page.is_complete:
-                return
-        raise ReplicaUnreachable("the journal grows faster than it is read")
-
-    async def _settle_orphans(self, replicas: Sequence[ReplicaRef], view: _View) -> int:
-        async with self._database.transaction() as connection:
-            holds = await orphaned_holds(connection, self._gateway_silence_s, HOLDS_PER_PASS)
-            evidence = await sql.attempts_of(connection, [hold.request_id for hold in holds])
+    async def _settle_orphans(self, known: Sequence[ReplicaRef], view: View) -> int:
         by_pool: dict[PoolId, set[ReplicaId]] = {}
-        for replica in replicas:
+        for replica in known:
             by_pool.setdefault(replica.pool_id, set()).add(replica.replica_id)
-        settlements = [
-            self._resolve(hold, evidence.get(hold.request_id, ()), by_pool, view)
-            for hold in holds
-            if hold.request_id not in view.working_on
-        ]
-        return await self._settle([one for one in settlements if one is not None], "hold")
+        ours = {replica.pool_id for replica in known if replica.is_ours}
+        settled, after = 0, FIRST_HOLD
+        while True:
+            async with self._database.transaction() as connection:
+                holds = await orphaned_holds(connection, self._gateway_silence_s, HOLDS_PER_BATCH, after)
+                evidence = await attempts_of(connection, [hold.request_id for hold in holds])
+            wanted = [hold for hold in holds if hold.request_id not in view.working_on]
+            settlements = [
+                self._resolve(hold, evidence.get(hold.request_id, ()), by_pool, view) for hold in wanted
+            ]
+            found = [one for one in settlements if one is not None]
+            await self._list_losses(found, ours)
+            settled += await self._settle(found, "hold")
+            if len(holds) < HOLDS_PER_BATCH:
+                return settled
+            after = (holds[-1].reserved_at, holds[-1].request_id)
 
     def _resolve(
         self,
         hold: Hold,
         attempts: Sequence[JournalAttempt],
         by_pool: Mapping[PoolId, Collection[ReplicaId]],
-        view: _View,
+        view: View,
     ) -> Settlement | None:
         """What the hold comes to, or None while more may still be learnt."""
         pool = by_pool.get(hold.reservation.pool_id, ())
@@ -149,13 +132,13 @@ class Reconciler:
         may_have_run = not pool or any(replica_id not in view.readable for replica_id in pool)
         return settlement_without_evidence(hold, self._clock.now(), may_have_run=may_have_run)
 
-    async def _correct_provisional(self, view: _View) -> int:
+    async def _correct_provisional(self, view: View) -> int:
         """Requests that ended for their engine but not for the ledger, and those settled without evidence."""
         async with self._database.transaction() as connection:
-            request_ids = await sql.unsettled_requests(connection, self._lag_s, LIVE_LAG_S, HOLDS_PER_PASS)
+            request_ids = await unsettled_requests(connection, self._lag_s, LIVE_LAG_S, HOLDS_PER_BATCH)
             wanted = [request_id for request_id in request_ids if request_id not in view.working_on]
             holds = await holds_of(connection, wanted) | await provisional_holds(connection, wanted)
-            evidence = await sql.attempts_of(connection, wanted)
+            evidence = await attempts_of(connection, wanted)
         settlements = [
             settlement_from_journal(hold, evidence[request_id]) for request_id, hold in holds.items()
         ]
@@ -180,11 +163,48 @@ class Reconciler:
                 )
         return settled
 
-    async def _match(self) -> None:
+    async def _list_losses(self, settlements: Sequence[Settlement], ours: Collection[PoolId]) -> None:
+        """Engines of ours that are gone with their journal: what is charged is only what is sure. Before the
+        settlement, so that a crash in between lists one too many and not one too few."""
+        lost = [one for one in settlements if one.is_provisional and one.status == "unknown"]
+        notes = [_loss(one) for one in lost if one.hold.reservation.pool_id in ours]
+        if notes:
+            async with self._database.transaction() as connection:
+                await write_notes(connection, notes)
+
+    async def _compare(self) -> None:
+        """Journals with attempts, attempts with events; what cannot be put right here becomes a metric and an item."""
         async with self._database.transaction() as connection:
-            await sql.write_unbilled(connection, self._lag_s, HOLDS_PER_PASS)
-            differing = await sql.match_attempts(connection)
-            unmatched = await sql.unmatched_tokens(connection, self._lag_s)
-        if differing:
-            self._log.error("journal_and_ledger_differ", tokens=differing)
+            await write_unbilled(connection, self._lag_s, HOLDS_PER_BATCH)
+            differing_now = await match_attempts(connection)
+            unmatched = await unmatched_tokens(connection, self._lag_s)
+            differing = await differing_tokens(connection)
+            event_tokens = await event_drift(connection, EVENT_WINDOW_S)
+            listed = await list_unknown_requests(connection, UNKNOWN_AFTER_S, HOLDS_PER_BATCH)
+            await resolve_settled(connection)
+            items = await open_items_by_kind(connection)
+        if differing_now:
+            self._log.error("journal_and_ledger_differ", tokens=differing_now)
+        if event_tokens:
+            self._log.error("events_and_attempts_differ", tokens=event_tokens)
+        if listed:
+            self._log.error("evidence_of_unknown_requests", requests=listed)
         self._metrics.ledger_drift_tokens.set(unmatched + differing)
+        self._metrics.ledger_event_drift_tokens.set(event_tokens)
+        for kind in get_args(ReviewKind):
+            self._metrics.ledger_review_items.labels(kind).set(items.get(kind, 0))
+
+
+def _loss(settlement: Settlement) -> ReviewNote:
+    asked = settlement.hold.reservation
+    return ReviewNote(
+        "engine_gone",
+        asked.request_id,
+        request_id=asked.request_id,
+        tenant_id=asked.tenant_id,
+        details={
+            "pool_id": asked.pool_id,
+            "charged_prompt_tokens": asked.fallback_prompt_tokens,
+            "max_output_tokens": asked.max_output_tokens,
+        },
+    )

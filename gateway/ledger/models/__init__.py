@@ -18,6 +18,7 @@ from gateway.ledger.models.sources import (
     JournalAttempt,
     JournalCursor,
 )
+from gateway.ledger.models.upkeep import ReviewItem
 
 __all__ = [
     "Attempt",
@@ -32,6 +33,7 @@ __all__ = [
     "LedgerEntry",
     "Outbox",
     "RefusalMinute",
+    "ReviewItem",
     "RollupDay",
     "RollupHour",
     "RollupMinute",

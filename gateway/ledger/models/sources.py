@@ -50,12 +50,15 @@ class JournalCursor(Base):
 class JournalAttempt(Base):
     """The newest journal record of an attempt: the engine's own figure, beside which `attempt` must come out equal.
 
-    `matched_at` is set once the ledger has an attempt for it; what stays unmatched is drift.
+    `matched_at` is set once the ledger has an attempt for it, `drift_tokens` by how far the two then were apart;
+    what stays unmatched is drift too.
     """
 
     __tablename__ = "journal_attempt"
     __table_args__ = (
         Index("ix_journal_attempt_unmatched", "at", postgresql_where=text("matched_at IS NULL")),
+        Index("ix_journal_attempt_drift", "matched_at", postgresql_where=text("drift_tokens <> 0")),
+        Index("ix_journal_attempt_epoch", "replica_id", "epoch"),
     )
 
     request_id: Mapped[str] = mapped_column(primary_key=True)
@@ -67,6 +70,7 @@ class JournalAttempt(Base):
     cached_tokens: Mapped[int]
     completion_tokens: Mapped[int]
     overrun_tokens: Mapped[int]
+    resumed_from: Mapped[int | None] = mapped_column(SmallInteger)
     finish_reason: Mapped[str | None]
     queue_ms: Mapped[int | None]
     ttft_ms: Mapped[int | None]
@@ -74,6 +78,7 @@ class JournalAttempt(Base):
     at: Mapped[datetime]
     read_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     matched_at: Mapped[datetime | None]
+    drift_tokens: Mapped[int | None]
 
 
 class ConfigRevision(Base):

@@ -1,6 +1,7 @@
 """Holds: written by reserve, found again by whoever settles a request whose gateway is gone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from gateway.ledger.repository.rows import insert_recordset
 from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 
 __all__ = [
+    "FIRST_HOLD",
     "delete_holds",
     "holds_of",
     "insert_holds",
@@ -20,6 +22,10 @@ __all__ = [
     "provisional_holds",
     "takes_from_json",
 ]
+
+HoldPlace = tuple[datetime, str]
+"""When a hold was made, and its request: where it stands among the others."""
+FIRST_HOLD: HoldPlace = (datetime(1970, 1, 1, tzinfo=UTC), "")
 
 _INSERT = text(
     f"""
@@ -49,9 +55,10 @@ _ORPHANED = text(
     f"""
     SELECT {_COLUMNS}
     LEFT JOIN gateway_instance g ON g.instance_id = h.instance_id
-    WHERE g.instance_id IS NULL OR g.stopped_at IS NOT NULL OR h.expires_at < now()
-        OR g.heartbeat_at < now() - make_interval(secs => :silent_s)
-    ORDER BY h.reserved_at LIMIT :limit
+    WHERE (h.reserved_at, h.request_id) > (CAST(:after_at AS timestamptz), CAST(:after_id AS text))
+        AND (g.instance_id IS NULL OR g.stopped_at IS NOT NULL OR h.expires_at < now()
+            OR g.heartbeat_at < now() - make_interval(secs => :silent_s))
+    ORDER BY h.reserved_at, h.request_id LIMIT :limit
     """
 )
 
@@ -109,9 +116,13 @@ async def provisional_holds(
     return {RequestId(row.request_id): _hold(row, is_recorded=False) for row in rows}
 
 
-async def orphaned_holds(connection: WriteConnection, silent_s: float, limit: int) -> list[Hold]:
-    """Holds whose gateway run has ended, has been silent for `silent_s` by the database's clock, or that expired."""
-    rows = await connection.execute(_ORPHANED, {"silent_s": silent_s, "limit": limit})
+async def orphaned_holds(
+    connection: WriteConnection, silent_s: float, limit: int, after: HoldPlace = FIRST_HOLD
+) -> list[Hold]:
+    """Holds whose gateway run has ended, has been silent for `silent_s` by the database's clock, or that expired.
+    Oldest first, behind the place `after`: those that must wait stand before nobody."""
+    bounds = {"after_at": after[0], "after_id": after[1]}
+    rows = await connection.execute(_ORPHANED, {"silent_s": silent_s, "limit": limit, **bounds})
     return [_hold(row) for row in rows]
 
 

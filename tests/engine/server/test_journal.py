@@ -286,5 +286,6 @@ def test_records_hold_the_contract_fields() -> None:
     fields = set(msgspec.to_builtins(record("a")))
     assert fields == {
         *("kind", "request_id", "engine_request_id", "attempt", "epoch", "prompt_tokens", "cached_tokens"),
-        *("completion_tokens", "overrun_tokens", "finish_reason", "queue_ms", "ttft_ms", "e2e_ms", "at_ms"),
+        *("completion_tokens", "overrun_tokens", "resumed_from", "finish_reason", "queue_ms", "ttft_ms"),
+        *("e2e_ms", "at_ms"),
     }

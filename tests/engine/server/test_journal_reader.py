@@ -160,3 +160,14 @@ def test_foreign_cursors_are_refused(tmp_path: Path, cursor: str) -> None:
 def test_no_directory_yet(tmp_path: Path) -> None:
     page = read_page(tmp_path / "none", "", 5)
     assert (page.records, page.complete) == ([], True)
+
+
+async def test_a_record_of_another_version_stands_before_nothing(tmp_path: Path) -> None:
+    writer = Journal(tmp_path, 0, lambda: 1)
+    write(writer, "a")
+    writer._append(segments.frame(b'{"kind": "teleported"}'))
+    write(writer, "b")
+    page = read_page(tmp_path, "", 10)
+    assert [record.engine_request_id for record in page.records] == ["a", "b"]
+    assert read_page(tmp_path, page.cursor, 10).records == []
+    writer.close()

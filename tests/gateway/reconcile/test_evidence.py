@@ -1,5 +1,6 @@
 """Journal records become one row per attempt, whatever order and pages they come in."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -14,6 +15,7 @@ from tests.gateway.ledger.builders import reservation
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 R = ReplicaId("replica_1")
 HOLD = Hold(reservation("req_1", estimated_prompt_tokens=12), 50_000, (), NOW, NOW)
+STREAM = replace(HOLD, reservation=replace(HOLD.reservation, is_stream=True))
 
 
 def record(kind: str, completion: int = 0, attempt: int = 0, at_s: int = 0, **more: object) -> JournalRecord:
@@ -51,8 +53,23 @@ def test_attempts_come_in_key_order() -> None:
 def test_the_ending_decides_the_status() -> None:
     for reason, status in (("stop", "ok"), ("length", "ok"), ("abort", "cancelled"), ("error", "partial")):
         attempts = merge(R, [record("end", 5, finish_reason=reason)])
-        assert settlement_from_journal(HOLD, attempts).status == status
+        assert settlement_from_journal(STREAM, attempts).status == status
     assert settlement_from_journal(HOLD, merge(R, [record("progress", 5)])).status == "unknown"
+
+
+def test_nobody_pays_for_an_engine_that_broke_before_anything_reached_the_caller() -> None:
+    """Duty A6: a 5xx before any token costs nothing."""
+    broken = merge(R, [record("end", 0, finish_reason="error")])
+    for hold, attempts in ((STREAM, broken), (HOLD, merge(R, [record("end", 5, finish_reason="error")]))):
+        settled = settlement_from_journal(hold, attempts)
+        assert (settled.status, settled.attempts[0].unbilled_reason) == ("error", "our_error")
+        assert settled.attempts[0].billed_prompt_tokens == settled.attempts[0].billed_completion_tokens == 0
+
+
+def test_where_it_was_resumed_is_passed_on() -> None:
+    for reason in ("stop", "error"):
+        attempts = merge(R, [record("start", resumed_from=3), record("end", 5, finish_reason=reason)])
+        assert settlement_from_journal(HOLD, attempts).attempts[0].resumed_from == 3
 
 
 def test_it_happened_when_the_engine_says() -> None:

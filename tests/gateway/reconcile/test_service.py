@@ -18,7 +18,8 @@ from gateway.reconcile.journal import (
     ReplicaStatus,
     ReplicaUnreachable,
 )
-from gateway.reconcile.service import GONE_AFTER_S, Reconciler
+from gateway.reconcile.lookout import GONE_AFTER_S
+from gateway.reconcile.service import Reconciler
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
@@ -72,12 +73,13 @@ class Scene:
         self.clock = ManualClock(NOW)
         self.reader = ScriptedReader()
         self.replica = self.reader.replicas[REPLICA] = ScriptedReplica()
+        self.metrics = Metrics()
         self.reconciler = Reconciler(
             database,
             self.reader,
             SettleBatch(IdSource()),
             clock=self.clock,
-            metrics=Metrics(),
+            metrics=self.metrics,
             lag_s=0,
             gateway_silence_s=30,
         )
@@ -185,6 +187,36 @@ async def test_evidence_that_comes_later_corrects_once(scene: Scene) -> None:
     assert await scene.books.value("SELECT sum(amount_nanousd)::int FROM usage_event") == cost
     assert await scene.books.value("SELECT count(*) FROM usage_event WHERE corrects IS NOT NULL") == 1
     assert await scene.books.count("attempt") == 1
+    assert await scene.books.value("SELECT resolution FROM review_item") == "settled from evidence"
+
+
+async def test_what_a_lost_engine_is_charged_for_is_listed_for_review(scene: Scene) -> None:
+    scene.replica.is_reachable = False
+    await scene.kill_gateway()
+    await scene.reconciler.run_once()
+    scene.clock.advance(GONE_AFTER_S + 1)
+    await scene.reconciler.run_once()
+    rows = await scene.books.rows("SELECT kind, request_id, tenant_id, details FROM review_item")
+    assert [tuple(row)[:3] for row in rows] == [("engine_gone", "req_1", "proj_a")]
+    assert rows[0].details["charged_prompt_tokens"] == 30
+    assert scene.metrics.ledger_review_items.labels("engine_gone")._value.get() == 1
+
+
+async def test_holds_that_must_wait_stand_before_nobody(
+    scene: Scene, make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than one batch, all of a pool whose replica is silent, and older than the one that is due."""
+    monkeypatch.setattr("gateway.reconcile.service.HOLDS_PER_BATCH", 2)
+    scene.replica.is_reachable = False
+    other = await make_ledger("gw-dead-too")
+    for number in range(2, 6):
+        await other.reserve(reservation(f"req_{number}"))
+    await other.reserve(reservation("req_due", pool_id="pool_b"))
+    other._helpers[0].cancel()
+    await scene.kill_gateway()
+    assert await scene.reconciler.run_once() == 1
+    assert await scene.books.value("SELECT request_id FROM settled_request") == "req_due"
+    other._open.clear()
 
 
 async def test_a_request_that_no_journal_knows_costs_nothing(scene: Scene) -> None:
@@ -258,3 +290,15 @@ async def test_somebody_elses_engine_is_never_asked(scene: Scene) -> None:
     assert await scene.reconciler.run_once() == 1
     assert scene.reader.asked == []
     assert await scene.event() == ("unknown", 30, 0, 0)
+    assert await scene.books.count("review_item") == 0, "it never had a journal to lose"
+
+
+async def test_evidence_of_an_unknown_request_is_listed_and_never_settles(scene: Scene) -> None:
+    scene.journal("end", "req_never_heard_of", completion_tokens=7, finish_reason="stop")
+    await scene.reconciler.run_once()
+    assert await scene.books.count("review_item") == 0, "its settlement may wait in a spool"
+    await scene.books.run("UPDATE journal_attempt SET read_at = now() - interval '2 hours'")
+    await scene.reconciler.run_once()
+    assert await scene.books.value("SELECT subject FROM review_item") == "req_never_heard_of"
+    assert await scene.books.count("usage_event") == 0
+    assert scene.metrics.ledger_drift_tokens._value.get() == 17

@@ -6,19 +6,21 @@ from datetime import UTC, datetime
 from gateway.ids import PoolId, ReplicaId, RequestId
 from gateway.reconcile.evidence import JournalAttempt
 from gateway.reconcile.journal import ReplicaRef
-from gateway.reconcile.repository import (
+from gateway.reconcile.repository.drift import unmatched_tokens
+from gateway.reconcile.repository.journals import (
     attempts_of,
     cursor_of,
     replicas,
     save_page,
-    unmatched_tokens,
     unsettled_requests,
 )
 from tests.gateway.books import Books
 
 R = ReplicaId("replica_1")
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
-STARTED = JournalAttempt(RequestId("req_1"), 0, R, "e1", False, 10, 4, 0, 0, None, None, None, None, NOW)
+STARTED = JournalAttempt(
+    RequestId("req_1"), 0, R, "e1", False, 10, 4, 0, 0, None, None, None, None, None, NOW
+)
 
 
 async def _save(books: Books, cursor: str, *attempts: JournalAttempt) -> None:
@@ -60,11 +62,12 @@ async def test_every_replica_is_asked_whatever_its_state(books: Books) -> None:
     await books.run("INSERT INTO pool (id, name, spec) VALUES ('pool_b', 'b', '{\"kind\": \"external\"}')")
     for name, pool, state in (
         ("r1", "pool_a", "ready"),
-        ("r2", "pool_a", "failed"),
+        ("r2", "pool_a", "stopped"),
         ("r3", "pool_b", "ready"),
     ):
         await books.run(
-            "INSERT INTO replica (id, pool_id, node, state, url) VALUES (:id, :pool, 'n', :state, NULL)",
+            "INSERT INTO replica (id, pool_id, node, state, url, journal_dir) VALUES (:id, :pool, 'n', :state, NULL,"
+            " CASE WHEN :state = 'stopped' THEN '/journals/r2' END)",
             id=name,
             pool=pool,
             state=state,
@@ -73,7 +76,7 @@ async def test_every_replica_is_asked_whatever_its_state(books: Books) -> None:
         found = await replicas(connection)
     assert found == [
         ReplicaRef(ReplicaId("r1"), PoolId("pool_a"), None),
-        ReplicaRef(ReplicaId("r2"), PoolId("pool_a"), None),
+        ReplicaRef(ReplicaId("r2"), PoolId("pool_a"), None, is_stopped=True, journal_dir="/journals/r2"),
         ReplicaRef(ReplicaId("r3"), PoolId("pool_b"), None, is_ours=False),
     ]
 

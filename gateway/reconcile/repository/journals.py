@@ -1,4 +1,4 @@
-"""SQL of reconciliation: journals as they were read, and what of them the ledger does not have yet."""
+"""Journals as they were read, and what of them the ledger does not have yet."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -16,17 +16,16 @@ from gateway.reconcile.journal import ReplicaRef
 __all__ = [
     "attempts_of",
     "cursor_of",
-    "match_attempts",
     "replicas",
     "save_page",
-    "unmatched_tokens",
     "unsettled_requests",
     "write_unbilled",
 ]
 
 _REPLICAS = text(
     """
-    SELECT r.id, r.pool_id, r.url, coalesce(p.spec ->> 'kind', 'tollway') = 'tollway'
+    SELECT r.id, r.pool_id, r.url, coalesce(p.spec ->> 'kind', 'tollway') = 'tollway', r.state = 'stopped',
+        r.journal_dir
     FROM replica r JOIN pool p ON p.id = r.pool_id ORDER BY r.id
     """
 )
@@ -45,10 +44,10 @@ _SAVE_EPOCHS = text(
     """
 )
 _COUNTERS = ("prompt_tokens", "cached_tokens", "completion_tokens", "overrun_tokens")
-_NEWER = ("finish_reason", "queue_ms", "ttft_ms", "e2e_ms", "at")
+_NEWER = ("resumed_from", "finish_reason", "queue_ms", "ttft_ms", "e2e_ms", "at")
 _SAVE_ATTEMPTS = text(
     f"""
-    {insert_recordset(JournalAttempt, "attempts", skip=("read_at", "matched_at"))}
+    {insert_recordset(JournalAttempt, "attempts", skip=("read_at", "matched_at", "drift_tokens"))}
     ON CONFLICT (request_id, attempt) DO UPDATE SET
         has_ended = EXCLUDED.has_ended, read_at = now(),
         {", ".join(f"{name} = greatest(journal_attempt.{name}, EXCLUDED.{name})" for name in _COUNTERS)},
@@ -58,7 +57,7 @@ _SAVE_ATTEMPTS = text(
 )
 _ATTEMPT_COLUMNS = """
     j.request_id, j.attempt, j.replica_id, j.epoch, j.has_ended, j.prompt_tokens, j.cached_tokens,
-    j.completion_tokens, j.overrun_tokens, j.finish_reason, j.queue_ms, j.ttft_ms, j.e2e_ms, j.at
+    j.completion_tokens, j.overrun_tokens, j.resumed_from, j.finish_reason, j.queue_ms, j.ttft_ms, j.e2e_ms, j.at
 """
 _ATTEMPTS_OF = text(
     f"""
@@ -81,21 +80,6 @@ _UNWRITTEN = text(
 _WRITE_UNBILLED = text(
     f"""{insert_recordset(Attempt, "attempts", skip=("recorded_at",))} ON CONFLICT (request_id, attempt) DO NOTHING"""
 )
-_MATCH = text(
-    """
-    UPDATE journal_attempt j SET matched_at = now() FROM attempt a
-    WHERE j.matched_at IS NULL AND j.has_ended AND a.request_id = j.request_id AND a.attempt = j.attempt
-    RETURNING abs(j.prompt_tokens - a.prompt_tokens) + abs(j.completion_tokens - a.completion_tokens)
-    """
-)
-_UNMATCHED = text(
-    """
-    SELECT coalesce(sum(greatest(0, j.prompt_tokens - coalesce(a.prompt_tokens, 0))
-        + greatest(0, j.completion_tokens - coalesce(a.completion_tokens, 0))), 0)
-    FROM journal_attempt j LEFT JOIN attempt a USING (request_id, attempt)
-    WHERE j.matched_at IS NULL AND j.at < now() - make_interval(secs => :lag_s)
-    """
-)
 # Ended for the engine for a while, but open in the ledger, or settled only provisionally. What the ledger has never
 # heard of cannot be settled, only counted: it must not stand before what can be.
 _UNSETTLED = text(
@@ -115,7 +99,7 @@ _UNSETTLED = text(
 
 async def replicas(connection: WriteConnection) -> list[ReplicaRef]:
     rows = await connection.execute(_REPLICAS)
-    return [ReplicaRef(ReplicaId(row[0]), PoolId(row[1]), row[2], row[3]) for row in rows]
+    return [ReplicaRef(ReplicaId(row[0]), PoolId(row[1]), *row[2:]) for row in rows]
 
 
 async def cursor_of(connection: WriteConnection, replica_id: ReplicaId) -> str | None:
@@ -123,15 +107,17 @@ async def cursor_of(connection: WriteConnection, replica_id: ReplicaId) -> str |
 
 
 async def save_page(
-    connection: WriteConnection, replica_id: ReplicaId, cursor: str, attempts: Sequence[Evidence]
+    connection: WriteConnection, replica_id: ReplicaId, cursor: str | None, attempts: Sequence[Evidence]
 ) -> None:
-    """The page's attempts and the cursor behind it, in one transaction: a page is neither lost nor half read."""
+    """The page's attempts and the cursor behind it, in one transaction: a page is neither lost nor half read.
+    None leaves the cursor as it is: the page did not come from where the cursor points."""
     if attempts:
         document = msgspec.json.encode(attempts).decode()
         await connection.execute(_SAVE_ATTEMPTS, {"attempts": document})
         epochs = sorted({one.epoch for one in attempts})
         await connection.execute(_SAVE_EPOCHS, {"replica_id": replica_id, "epochs": epochs})
-    await connection.execute(_SAVE_CURSOR, {"replica_id": replica_id, "cursor": cursor})
+    if cursor is not None:
+        await connection.execute(_SAVE_CURSOR, {"replica_id": replica_id, "cursor": cursor})
 
 
 async def attempts_of(
@@ -162,18 +148,6 @@ async def write_unbilled(connection: WriteConnection, lag_s: float, limit: int) 
     return len(found)
 
 
-async def match_attempts(connection: WriteConnection) -> int:
-    """Mark what journal and ledger both have; by how many tokens they differ."""
-    rows = await connection.execute(_MATCH)
-    return sum(int(row[0]) for row in rows)
-
-
-async def unmatched_tokens(connection: WriteConnection, lag_s: float) -> int:
-    """Journalled tokens that the ledger does not have, though they are older than the lag. An attempt whose replica
-    was drained away before its last record was read is in the ledger by the engine's own word: it is not missing."""
-    return int((await connection.execute(_UNMATCHED, {"lag_s": lag_s})).scalar_one())
-
-
 def _unbilled_row(one: Evidence, tenant_id: str, *, was_retried: bool) -> dict[str, Any]:
     return {
         "request_id": one.request_id,
@@ -188,6 +162,6 @@ def _unbilled_row(one: Evidence, tenant_id: str, *, was_retried: bool) -> dict[s
         "billed_prompt_tokens": 0,
         "billed_completion_tokens": 0,
         "unbilled_reason": "retry" if was_retried else "our_error",
-        "resumed_from": None,
+        "resumed_from": one.resumed_from,
         "finish_reason": one.finish_reason,
     }
