@@ -7,7 +7,7 @@ maxima covers whatever is settled within them. Where prices come from is not kno
 
 from decimal import Decimal
 
-__all__ = ["NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "format_usd"]
+__all__ = ["NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "decimal_usd", "format_usd"]
 
 NANOUSD_PER_USD = 1_000_000_000
 TOKENS_MAX = 1_000_000_000
@@ -27,3 +27,10 @@ def format_usd(nanousd: int) -> str:
     whole, fraction = divmod(abs(nanousd), NANOUSD_PER_USD)
     decimals = f"{fraction:09d}".rstrip("0").ljust(2, "0")
     return f"{sign}${whole:,}.{decimals}"
+
+
+def decimal_usd(nanousd: int) -> str:
+    """`0.000123`: US dollars as a JSON number, every digit there and none added."""
+    sign = "-" if nanousd < 0 else ""
+    whole, fraction = divmod(abs(nanousd), NANOUSD_PER_USD)
+    return f"{sign}{whole}.{fraction:09d}".rstrip("0").rstrip(".")

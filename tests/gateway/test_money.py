@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.money import cost_nanousd, format_usd
+from gateway.money import cost_nanousd, decimal_usd, format_usd
 
 tokens = st.integers(0, 1_000_000_000)
 prices = st.decimals(0, Decimal("999999999999.999999"), places=6)
@@ -36,3 +36,11 @@ def test_rounded_parts_never_exceed_the_rounded_whole(parts: list[int], price: D
 def test_format_loses_nothing(nanousd: int, written: str) -> None:
     assert format_usd(nanousd) == written
     assert Decimal(written.replace("$", "").replace(",", "")) * 1_000_000_000 == nanousd
+
+
+def test_decimal_usd_writes_every_digit() -> None:
+    assert decimal_usd(0) == "0"
+    assert decimal_usd(1) == "0.000000001"
+    assert decimal_usd(-1_500_000_000) == "-1.5"
+    assert decimal_usd(12_000_000_000) == "12"
+    assert decimal_usd(9_223_372_036_854_775_807) == "9223372036.854775807"

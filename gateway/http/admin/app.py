@@ -19,11 +19,13 @@ from gateway.errors import (
     NotFound,
 )
 from gateway.http.admin.budgets import BudgetRoutes
-from gateway.http.admin.common import AdminParts
+from gateway.http.admin.common import AdminParts, plain_arrays
+from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
+from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
 from gateway.http.admin.usage import UsageRoutes
 from gateway.http.call import Call, Message
@@ -35,7 +37,17 @@ __all__ = ["AdminParts", "create_admin"]
 
 PREFIX = "/v1/organization"
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-RESOURCES = (ProjectRoutes, KeyRoutes, RouteRoutes, PriceRoutes, PoolRoutes, BudgetRoutes, UsageRoutes)
+RESOURCES = (
+    ProjectRoutes,
+    KeyRoutes,
+    RouteRoutes,
+    PriceRoutes,
+    PoolRoutes,
+    BudgetRoutes,
+    UsageRoutes,
+    CostRoutes,
+    RequestRoutes,
+)
 
 
 def create_admin(parts: AdminParts) -> Handler:
@@ -50,6 +62,7 @@ def create_admin(parts: AdminParts) -> Handler:
             "actor": Actor("admin_key", principal.key_id, call.request_id, call.peer),
             "request_id": call.request_id,
         }
+        call.scope["query_string"] = plain_arrays(call.scope["query_string"])
         unread = [body]
 
         async def receive() -> Message:

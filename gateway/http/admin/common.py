@@ -1,13 +1,15 @@
-"""What the admin routes share: their parts, pages, bodies that refuse unknown fields, and the audit row."""
+"""What the admin routes share: their parts, pages, bodies and queries that refuse unknown fields, the audit row."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+import orjson
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
@@ -17,12 +19,26 @@ from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, TenantId
 from gateway.tenancy import TenancyService
 
-__all__ = ["AdminParts", "After", "Body", "Limit", "Page", "actor_of", "page_of", "record", "unix"]
+__all__ = [
+    "AdminParts",
+    "After",
+    "Body",
+    "Limit",
+    "Page",
+    "Params",
+    "actor_of",
+    "json_answer",
+    "page_of",
+    "plain_arrays",
+    "record",
+    "unix",
+]
 
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=100)]
 After = Annotated[str | None, Query(max_length=200)]
 Page = Json
+_BRACKETS = re.compile(rb"(^|&)([^=&]*?)(?:\[\]|%5B%5D)(?==)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,22 @@ class Body(BaseModel):
     """A request body: a field that nobody reads is the caller's mistake, not to be swallowed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Params(BaseModel):
+    """The parameters of a query: one that nobody reads would be a filter silently not applied."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def plain_arrays(query: bytes) -> bytes:
+    """Clients write arrays as `ids=a&ids=b` and as `ids[]=a&ids[]=b`; from here on there is the first form only."""
+    return _BRACKETS.sub(rb"\1\2", query)
+
+
+def json_answer(value: Json) -> Response:
+    """For answers of many rows, and for numbers that must be written digit by digit (orjson.Fragment)."""
+    return Response(orjson.dumps(value), media_type="application/json")
 
 
 def page_of(rows: Sequence[Json], limit: int) -> Page:

@@ -1,90 +1,138 @@
-"""The ledger's lines: usage events, newest first, keyset-paged."""
+"""`usage/completions` and `usage/embeddings`, as OpenAI has them: tokens and requests per bucket and group.
+
+Read from the rollups, so a figure is as old as the worker's last turn (about a second). Everything that is not an
+embedding counts as a completion. Tokens are text: no route takes audio or images. A project is a tenant, a service
+tier the class in which a request was scheduled, and no traffic comes from OpenAI's own agents.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Annotated
-from uuid import UUID
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, get_args
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from gateway.errors import InvalidValue
-from gateway.http.admin.common import AdminParts, After, Json, Limit, Page, page_of, unix
-from gateway.ledger.models import UsageEvent
-from gateway.ledger.repository.views import EventCursor, EventFilter, LedgerViews
+from gateway.http.admin.common import AdminParts, Json
+from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
+from gateway.ledger.buckets import Width
+from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageRow, UsageSums
 
 __all__ = ["UsageRoutes"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Filter = Annotated[str | None, Query(max_length=200)]
+LIMITS: dict[Width, tuple[int, int]] = {"1m": (60, 1_440), "1h": (24, 168), "1d": (7, 31)}
+"""Buckets of a page: when not asked for, and at most."""
+
+OTHER_SOURCE = "unlabeled"
+
+EmbeddingsField = Literal["project_id", "api_key_id", "model"]
+CompletionsField = Literal[EmbeddingsField, "batch", "service_tier", "api_source"]
+_DIMENSIONS: dict[str, Dimension] = {
+    "project_id": "tenant_id",
+    "api_key_id": "key_id",
+    "model": "served_model",
+    "batch": "is_batch",
+    "service_tier": "request_class",
+}
+
+
+class UsageParams(RangeParams):
+    bucket_width: Width = "1d"
+    limit: Annotated[int, Field(ge=1)] | None = None
+    project_ids: Ids = ()
+    api_key_ids: Ids = ()
+    models: Ids = ()
+
+
+class CompletionsParams(UsageParams):
+    batch: bool | None = None
+    group_by: Annotated[tuple[CompletionsField, ...], Field(max_length=10)] = ()
+
+
+class EmbeddingsParams(UsageParams):
+    group_by: Annotated[tuple[EmbeddingsField, ...], Field(max_length=10)] = ()
 
 
 class UsageRoutes:
     def __init__(self, parts: AdminParts) -> None:
-        self._p = parts
-        self._views = LedgerViews()
+        self._pages = UsagePages(parts)
 
     def register(self, router: APIRouter) -> None:
-        router.add_api_route("/usage_events", self.list, methods=["GET"])
+        router.add_api_route("/usage/completions", self.completions, methods=["GET"])
+        router.add_api_route("/usage/embeddings", self.embeddings, methods=["GET"])
 
-    async def list(
+    async def completions(self, params: Annotated[CompletionsParams, Query()]) -> Response:
+        wanted = _filter(params, is_embeddings=False, is_batch=params.batch)
+        return await self._answer(params, wanted, params.group_by, get_args(CompletionsField), _completions)
+
+    async def embeddings(self, params: Annotated[EmbeddingsParams, Query()]) -> Response:
+        wanted = _filter(params, is_embeddings=True)
+        return await self._answer(params, wanted, params.group_by, get_args(EmbeddingsField), _embeddings)
+
+    async def _answer(
         self,
-        project_id: Filter = None,
-        request_id: Filter = None,
-        model: Filter = None,
-        limit: Limit = 20,
-        after: After = None,
-    ) -> Page:
-        wanted = EventFilter(project_id, request_id, model)
-        async with self._p.database.read() as session:
-            cursor = _cursor(after) if after is not None else None
-            rows = await self._views.events(session, wanted, cursor, limit + 1)
-            shown = [_event(row) for row in rows]
-        return page_of(shown, limit)
+        params: UsageParams,
+        wanted: UsageFilter,
+        group_by: Sequence[str],
+        known: Sequence[str],
+        shape: Callable[[UsageSums], Json],
+    ) -> Response:
+        """Every result has all the known fields; those that were not asked for are null, as at OpenAI."""
+        usual, most = LIMITS[params.bucket_width]
+        limit = params.limit or usual
+        if limit > most:
+            raise InvalidValue(f"'limit' is at most {most} for this bucket width.", "limit")
+        fields = [name for name in known if name in group_by]
+        dimensions = [_DIMENSIONS[name] for name in fields if name in _DIMENSIONS]
+        ungrouped = dict.fromkeys(known)
+        constant = {"api_source": OTHER_SOURCE} if "api_source" in fields else {}
+
+        def results(rows: Sequence[UsageRow]) -> list[Json]:
+            return [
+                shape(row.sums)
+                | ungrouped
+                | constant
+                | dict(zip((name for name in fields if name in _DIMENSIONS), row.group, strict=True))
+                for row in rows
+            ]
+
+        return await self._pages.answer(params, params.bucket_width, limit, wanted, dimensions, results)
 
 
-def _id(occurred_at: datetime, event_id: UUID) -> str:
-    """Both parts of the table's key, so that a page begins without a look-up."""
-    micros = (occurred_at - _EPOCH) // timedelta(microseconds=1)
-    return f"evt_{micros:x}_{event_id.hex}"
+def _filter(params: UsageParams, is_embeddings: bool, is_batch: bool | None = None) -> UsageFilter:
+    return UsageFilter(
+        tenant_ids=params.project_ids or None,
+        key_ids=params.api_key_ids or None,
+        served_models=params.models or None,
+        is_batch=is_batch,
+        is_embeddings=is_embeddings,
+    )
 
 
-def _cursor(after: str) -> EventCursor:
-    try:
-        _, micros, event_id = after.split("_")
-        return EventCursor(_EPOCH + timedelta(microseconds=int(micros, 16)), UUID(event_id))
-    except (ValueError, OverflowError):
-        raise InvalidValue("This is no event id.", "after") from None
-
-
-def _event(row: UsageEvent) -> Json:
+def _completions(sums: UsageSums) -> Json:
     return {
-        "object": "organization.usage_event",
-        "id": _id(row.occurred_at, row.event_id),
-        "request_id": row.request_id,
-        "project_id": row.tenant_id,
-        "api_key_id": row.key_id,
-        "user_ref": row.user_ref,
-        "model": row.served_model,
-        "pool_id": row.pool_id,
-        "endpoint": row.endpoint,
-        "class": row.request_class,
-        "stream": row.is_stream,
-        "status": row.status,
-        "error_code": row.error_code,
-        "prompt_uncached_tokens": row.prompt_uncached_tokens,
-        "prompt_cached_tokens": row.prompt_cached_tokens,
-        "completion_tokens": row.completion_tokens,
-        "reasoning_tokens": row.reasoning_tokens,
-        "input_nanousd": row.input_nanousd,
-        "cached_input_nanousd": row.cached_input_nanousd,
-        "output_nanousd": row.output_nanousd,
-        "amount_nanousd": row.amount_nanousd,
-        "ttft_ms": row.ttft_ms,
-        "e2e_ms": row.e2e_ms,
-        "tpot_us": row.tpot_us,
-        "client_retry_count": row.client_retry_count,
-        "corrects": row.corrects.hex if row.corrects is not None else None,
-        "occurred_at": unix(row.occurred_at),
-        "recorded_at": unix(row.recorded_at),
+        "object": "organization.usage.completions.result",
+        "num_model_requests": sums.requests,
+        "input_tokens": sums.prompt_tokens,
+        "input_uncached_tokens": sums.prompt_uncached_tokens,
+        "input_cached_tokens": sums.prompt_cached_tokens,
+        "input_text_tokens": sums.prompt_uncached_tokens,
+        "input_cached_text_tokens": sums.prompt_cached_tokens,
+        "input_audio_tokens": 0,
+        "input_cached_audio_tokens": 0,
+        "input_image_tokens": 0,
+        "input_cached_image_tokens": 0,
+        "output_tokens": sums.completion_tokens,
+        "output_text_tokens": sums.completion_tokens,
+        "output_audio_tokens": 0,
+        "output_image_tokens": 0,
+    }
+
+
+def _embeddings(sums: UsageSums) -> Json:
+    return {
+        "object": "organization.usage.embeddings.result",
+        "num_model_requests": sums.requests,
+        "input_tokens": sums.prompt_tokens,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gateway.http.admin.common import page_of, unix
+from gateway.http.admin.common import page_of, plain_arrays, unix
 
 
 def test_pages() -> None:
@@ -20,3 +20,8 @@ def test_pages() -> None:
 def test_times() -> None:
     assert unix(datetime(1970, 1, 1, 0, 1, tzinfo=UTC)) == 60
     assert unix(None) is None
+
+
+def test_arrays_in_brackets() -> None:
+    assert plain_arrays(b"a[]=1&a%5b%5D=2&b=[]&c[]d=1") == b"a=1&a=2&b=[]&c[]d=1"
+    assert plain_arrays(b"") == b""

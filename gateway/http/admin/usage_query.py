@@ -1,0 +1,118 @@
+"""What the usage and cost routes share: the range and its page, the filters, and the bucketed answer.
+
+The shapes are OpenAI's. It does not know what is summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Annotated
+
+from fastapi import Response
+from pydantic import Field
+
+from gateway.errors import InvalidValue
+from gateway.http.admin.common import AdminParts, Json, Params, json_answer
+from gateway.ledger.buckets import WIDTH_S, BucketPage, Width, bucket_page, minutes_of
+from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageReader, UsageRow
+
+__all__ = ["Ids", "RangeParams", "Rows", "UsagePages", "fitting", "range_of"]
+
+ROWS_MAX = 5_000
+"""Results of one page, over all its buckets: a page holds fewer buckets than its limit rather than more rows."""
+
+TIME_MAX = 32_503_680_000  # the year 3000
+PAGE_PREFIX = "page_"
+
+UnixTime = Annotated[int, Field(ge=0, le=TIME_MAX)]
+Ids = Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=100)]
+Rows = Callable[[Sequence[UsageRow]], list[Json]]
+
+
+class RangeParams(Params):
+    """From `start_time`, inclusive, to `end_time`, exclusive; until now, when there is no end."""
+
+    start_time: UnixTime
+    end_time: UnixTime | None = None
+    page: Annotated[str, Field(max_length=40)] | None = None
+
+
+class UsagePages:
+    """Pages of buckets, read in one transaction each."""
+
+    def __init__(self, parts: AdminParts) -> None:
+        self._p = parts
+        self._reader = UsageReader()
+
+    async def answer(
+        self,
+        params: RangeParams,
+        width: Width,
+        limit: int,
+        wanted: UsageFilter,
+        group_by: Sequence[Dimension],
+        results: Rows,
+    ) -> Response:
+        start, end = range_of(params, width, int(self._p.clock.now().timestamp()))
+        begin = _begin(params.page, start, end)
+        if begin >= end:
+            return json_answer(_page([], None))
+        page = bucket_page(begin, end, width, limit)
+        async with self._p.database.read() as session:
+            rows = await self._reader.buckets(session, page.buckets, width, wanted, group_by, ROWS_MAX + 1)
+        page, rows = fitting(page, rows, ROWS_MAX)
+        found = {bucket: results(list(some)) for bucket, some in groupby(rows, lambda row: row.bucket)}
+        data = [
+            {
+                "object": "bucket",
+                "start_time": bucket.start,
+                "end_time": bucket.end,
+                "results": found.get(bucket.start, []),
+            }
+            for bucket in page.buckets
+        ]
+        return json_answer(_page(data, page.next_start))
+
+
+def range_of(params: RangeParams, width: Width, now: int) -> tuple[int, int]:
+    """Whole minutes. Without an end the range goes to the end of the current bucket."""
+    if params.end_time is None:
+        return minutes_of(params.start_time, (now // WIDTH_S[width] + 1) * WIDTH_S[width])
+    if params.end_time <= params.start_time:
+        raise InvalidValue("'end_time' must be after 'start_time'.", "end_time")
+    return minutes_of(params.start_time, params.end_time)
+
+
+def fitting(page: BucketPage, rows: list[UsageRow], most: int) -> tuple[BucketPage, list[UsageRow]]:
+    """What was read, without the bucket that the limit cut off: the next page begins with that one."""
+    if len(rows) <= most:
+        return page, rows
+    cut = rows[-1].bucket
+    if cut == rows[0].bucket:
+        raise InvalidValue(
+            f"One bucket has more than {most} results: add a filter, or group by less.", "group_by"
+        )
+    buckets = tuple(bucket for bucket in page.buckets if bucket.start < cut)
+    return BucketPage(buckets, cut), [row for row in rows if row.bucket < cut]
+
+
+def _begin(page: str | None, start: int, end: int) -> int:
+    if page is None:
+        return start
+    try:
+        begin = int(page.removeprefix(PAGE_PREFIX), 16)
+    except ValueError:
+        begin = -1
+    if not page.startswith(PAGE_PREFIX) or not start < begin < end or begin % WIDTH_S["1m"]:
+        raise InvalidValue("This is no page of this query.", "page")
+    return begin
+
+
+def _page(data: list[Json], next_start: int | None) -> Json:
+    return {
+        "object": "page",
+        "data": data,
+        "has_more": next_start is not None,
+        "next_page": f"{PAGE_PREFIX}{next_start:x}" if next_start is not None else None,
+    }

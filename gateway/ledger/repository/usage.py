@@ -1,0 +1,148 @@
+"""Sums of usage per bucket and dimension, read from the rollups alone: what a query costs depends on the range and
+on how many combinations were in use, never on how many requests there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from sqlalchemy import BigInteger, ColumnElement, Select, Subquery, cast, extract, func, select, union_all
+
+from gateway.db import ReadSession
+from gateway.ledger.buckets import WIDTH_S, Bucket, Segment, Width, segments
+from gateway.ledger.models import RollupDay, RollupHour, RollupMinute
+
+__all__ = ["DIMENSIONS", "Dimension", "UsageFilter", "UsageReader", "UsageRow", "UsageSums"]
+
+BATCH = "batch"
+EMBEDDINGS = "embeddings"
+
+Dimension = Literal[
+    "tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status", "is_batch"
+]
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+_STORED = tuple(name for name in DIMENSIONS if name != "is_batch")
+_ROLLUPS: dict[Width, Any] = {
+    "1m": RollupMinute.__table__,
+    "1h": RollupHour.__table__,
+    "1d": RollupDay.__table__,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSums:
+    """Corrections are in the tokens and the money; they are no requests."""
+
+    requests: int = 0
+    prompt_uncached_tokens: int = 0
+    prompt_cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    input_nanousd: int = 0
+    cached_input_nanousd: int = 0
+    output_nanousd: int = 0
+    amount_nanousd: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.prompt_uncached_tokens + self.prompt_cached_tokens
+
+    def __add__(self, other: UsageSums) -> UsageSums:
+        return UsageSums(*(getattr(self, name) + getattr(other, name) for name in _SUMS))
+
+
+_SUMS = tuple(UsageSums.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFilter:
+    """Every field narrows; None does not. An empty list lets nothing through."""
+
+    tenant_ids: Sequence[str] | None = None
+    key_ids: Sequence[str] | None = None
+    served_models: Sequence[str] | None = None
+    pool_ids: Sequence[str] | None = None
+    request_classes: Sequence[str] | None = None
+    statuses: Sequence[str] | None = None
+    is_batch: bool | None = None
+    is_embeddings: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """`bucket` is the start of the bucket that holds it; `group` has the values of the dimensions asked for."""
+
+    bucket: int
+    group: tuple[str | bool | None, ...]
+    sums: UsageSums
+
+
+class UsageReader:
+    async def buckets(
+        self,
+        session: ReadSession,
+        page: Sequence[Bucket],
+        width: Width,
+        wanted: UsageFilter,
+        group_by: Sequence[Dimension],
+        limit: int,
+    ) -> list[UsageRow]:
+        """At most `limit` rows, by bucket and group. `page` is one of `buckets.bucket_page`."""
+        start, end = page[0].start, page[-1].end
+        source = _source(segments(start, end, width), wanted)
+        unit = WIDTH_S[width]
+        bucket = func.greatest(source.c.at // unit * unit, start)
+        columns = [bucket.label("bucket"), *_group_columns(source, group_by)]
+        query = _summed(source, columns).order_by(*(column.name for column in columns)).limit(limit)
+        found = await session.execute(query)
+        return [_row(row, len(group_by)) for row in found]
+
+
+def _source(parts: Sequence[Segment], wanted: UsageFilter) -> Subquery:
+    """The rollup rows of all segments, with `at` in unix seconds."""
+    return union_all(*(_segment(part, wanted) for part in parts)).subquery("usage")
+
+
+def _segment(part: Segment, wanted: UsageFilter) -> Select[Any]:
+    table = _ROLLUPS[part.width]
+    start, end = (datetime.fromtimestamp(at, UTC) for at in (part.start, part.end))
+    at = cast(extract("epoch", table.c.bucket), BigInteger).label("at")
+    query = select(at, *(table.c[name] for name in (*_STORED, *_SUMS)))
+    query = query.where(table.c.bucket >= start, table.c.bucket < end)
+    return query.where(*_conditions(table.c, wanted))
+
+
+def _conditions(columns: Any, wanted: UsageFilter) -> list[ColumnElement[bool]]:
+    lists = {
+        "tenant_id": wanted.tenant_ids,
+        "key_id": wanted.key_ids,
+        "served_model": wanted.served_models,
+        "pool_id": wanted.pool_ids,
+        "request_class": wanted.request_classes,
+        "status": wanted.statuses,
+    }
+    found = [columns[name].in_(values) for name, values in lists.items() if values is not None]
+    for column, value, is_wanted in (
+        ("request_class", BATCH, wanted.is_batch),
+        ("endpoint", EMBEDDINGS, wanted.is_embeddings),
+    ):
+        if is_wanted is not None:
+            found.append(columns[column] == value if is_wanted else columns[column] != value)
+    return found
+
+
+def _group_columns(source: Subquery, group_by: Sequence[Dimension]) -> list[ColumnElement[Any]]:
+    is_batch = source.c.request_class == BATCH
+    return [(is_batch if name == "is_batch" else source.c[name]).label(name) for name in group_by]
+
+
+def _summed(source: Subquery, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    sums = [cast(func.sum(source.c[name]), BigInteger).label(name) for name in _SUMS]
+    return select(*columns, *sums).group_by(*columns)
+
+
+def _row(row: Any, width: int) -> UsageRow:
+    return UsageRow(row[0], tuple(row[1 : 1 + width]), UsageSums(*row[1 + width :]))
