@@ -15,12 +15,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.host_plan import Chunk, HostPlan, Singles, run_matrix
+from kernels.reference import per_query_head
 
 
 def paged_attention_host(
-    q: Tensor, kv: Tensor, scale: float, soft_cap: float | None, plan: HostPlan
+    q: Tensor,
+    kv: Tensor,
+    scale: float,
+    soft_cap: float | None,
+    plan: HostPlan,
+    kv_scale: Tensor | None = None,
 ) -> Tensor:
-    """[T, Hq, D] in q's dtype; q [T, Hq, D], kv [num_blocks, 2, Hk, block, D]. Padding tokens give zeros."""
+    """[T, Hq, D] in q's dtype; q [T, Hq, D], kv [num_blocks, 2, Hk, block, D], kv_scale [2, Hk] of an e4m3 pool.
+    Padding tokens give zeros."""
+    if kv_scale is not None:
+        k_scale, v_scale = per_query_head(kv_scale, q.shape[1])
+        return (paged_attention_host(q.float() * k_scale, kv, scale, soft_cap, plan) * v_scale).to(q.dtype)
     matrix = run_matrix(kv)
     kv_heads = kv.shape[2]
     if len(plan.singles) == 1 and not plan.chunks and plan.num_tokens == q.shape[0]:

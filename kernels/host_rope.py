@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kernels import reference
+from kernels.e4m3 import E4M3
 from kernels.host_plan import PageShape, run_matrix, write_runs
 
 
@@ -27,6 +29,7 @@ def rope_and_cache_host(
     k_weight: Tensor | None = None,
     eps: float = 1e-6,
     runs: Tensor | None = None,
+    kv_scale: Tensor | None = None,
 ) -> Tensor:
     """The rotated q, as `kernels.reference.rope_and_cache` defines it. `runs` [T, 2 · Hk]: `write_runs` of slots
     none of which is −1, looked up once for the layers of a group."""
@@ -40,12 +43,15 @@ def rope_and_cache_host(
         pairs = ((heads[:, :num_heads], q_weight), (heads[:, num_heads:], k_weight))
         heads = torch.cat([x if w is None else x * _inverse_rms(x, eps) * w for x, w in pairs], dim=1)
     turned = _rotate(heads, cos_sin.index_select(0, positions).unsqueeze(1)).to(q.dtype)
-    entries = torch.cat((turned[:, num_heads:], v), dim=1).to(kv.dtype)
+    entries = torch.cat((turned[:, num_heads:], v), dim=1)
+    if kv.dtype == E4M3:
+        entries = reference.to_pool(entries.view(v.shape[0], 2, *v.shape[1:]), E4M3, kv_scale)
+    entries = reference.as_bytes(entries.to(kv.dtype)).view(-1, 2 * v.shape[1], v.shape[2])
     if runs is None:
         written = slots >= 0
         slots, entries = slots[written], entries[written]
         runs = write_runs(PageShape.of(kv), slots)
-    run_matrix(kv).index_copy_(0, runs.view(-1), entries.view(-1, kv.shape[4]))
+    run_matrix(reference.as_bytes(kv)).index_copy_(0, runs.view(-1), entries.view(-1, kv.shape[4]))
     return turned[:, :num_heads]
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.e4m3 import E4M3, to_e4m3
+
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """h = x + residual; y = h / sqrt(mean(h²) + eps) · weight, over the last dimension. Returns (y, h).
@@ -40,6 +42,7 @@ def rope_and_cache(
     q_weight: Tensor | None = None,
     k_weight: Tensor | None = None,
     eps: float = 1e-6,
+    kv_scale: Tensor | None = None,
 ) -> Tensor:
     """Rotates q and k to their positions and writes k, v into the page pool. Returns the rotated q.
 
@@ -47,13 +50,14 @@ def rope_and_cache(
     with i + D/2: (a, b) → (a·cos − b·sin, b·cos + a·sin), cos and sin from `cos_sin[position]`, fp32
     [max_position, D] = cos | sin halves.
     q [T, Hq, D], k and v [T, Hk, D], positions [T], kv [num_blocks, 2, Hk, block, D] (k is 0, v is 1; any
-    stride between blocks), slots [T] int64 = page · block + offset, or −1 for "do not write".
+    stride between blocks), slots [T] int64 = page · block + offset, or −1 for "do not write". An e4m3 pool takes
+    k / kv_scale[0] and v / kv_scale[1], clamped; kv_scale fp32 [2, Hk].
     Bytes: q read and written, k and v read and written: 4·T·(Hq + 2·Hk)·D in bf16, and cos_sin rows.
     """
     cos, sin = cos_sin[positions.long()].unsqueeze(1).chunk(2, dim=-1)
     rotated_q = _norm_and_rotate(q, q_weight, eps, cos, sin)
     rotated_k = _norm_and_rotate(k, k_weight, eps, cos, sin)
-    _write_pages(kv, slots, rotated_k, v)
+    _write_pages(kv, slots, rotated_k, v, kv_scale)
     return rotated_q
 
 
@@ -66,6 +70,7 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     soft_cap: float | None = None,
+    kv_scale: Tensor | None = None,
 ) -> Tensor:
     """softmax(cap(scale · q kᵀ) + mask) v per row, keys and values read from pages.
 
@@ -74,9 +79,15 @@ def paged_attention(
     soft_cap). Query head h reads key head h // (Hq / Hk).
     q [T, Hq, D], kv [num_blocks, 2, Hk, block, D], block_table [R, B] int32 (entries behind the window or
     past the end may be −1), query_start [R + 1], seq_lens [R]. Tokens past query_start[R] are padding and
-    give zeros.
+    give zeros. kv_scale fp32 [2, Hk]: what an e4m3 pool's keys and values are to be multiplied by.
     Bytes: the visible pages of every row once per step, 4·Hk·D per position in bf16; q and the output.
     """
+    if kv_scale is not None:
+        k_scale, v_scale = per_query_head(kv_scale, q.shape[1])
+        wide = paged_attention(
+            q.float() * k_scale, kv, block_table, query_start, seq_lens, scale, window, soft_cap
+        )
+        return (wide * v_scale).to(q.dtype)
     out = torch.zeros_like(q)
     starts = query_start.tolist()
     for row, length in enumerate(seq_lens.tolist()):
@@ -100,6 +111,23 @@ def gated_act(x: Tensor, kind: str) -> Tensor:
     return (functional.gelu(gate.float(), approximate="tanh") * up.float()).to(x.dtype)
 
 
+def per_query_head(kv_scale: Tensor, num_heads: int) -> Tensor:
+    """[2, Hk] → [2, Hq, 1]: a key's scale may as well be its queries', a value's the answer's."""
+    return kv_scale.repeat_interleave(num_heads // kv_scale.shape[1], dim=1)[:, :, None]
+
+
+def to_pool(entries: Tensor, dtype: torch.dtype, kv_scale: Tensor | None) -> Tensor:
+    """Keys and values [T, 2, Hk, D] as the pool stores them."""
+    if dtype != E4M3:
+        return entries.to(dtype)
+    return to_e4m3(entries.float() if kv_scale is None else entries / kv_scale[:, :, None])
+
+
+def as_bytes(x: Tensor) -> Tensor:
+    """The same memory in a type that torch can copy by index on any device: it cannot for 8-bit floats."""
+    return x.view(torch.uint8) if x.dtype == E4M3 else x
+
+
 def _norm_and_rotate(x: Tensor, weight: Tensor | None, eps: float, cos: Tensor, sin: Tensor) -> Tensor:
     wide = x.float()
     if weight is not None:
@@ -108,13 +136,13 @@ def _norm_and_rotate(x: Tensor, weight: Tensor | None, eps: float, cos: Tensor, 
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
 
-def _write_pages(kv: Tensor, slots: Tensor, k: Tensor, v: Tensor) -> None:
-    entries = torch.stack((k, v), dim=1).to(kv.dtype)
+def _write_pages(kv: Tensor, slots: Tensor, k: Tensor, v: Tensor, kv_scale: Tensor | None) -> None:
+    entries = to_pool(torch.stack((k, v), dim=1), kv.dtype, kv_scale)
     written = slots >= 0
     if not bool(written.all()):
         slots, entries = slots[written], entries[written]
     block = kv.shape[3]
-    kv[slots // block, :, :, slots % block] = entries
+    as_bytes(kv)[slots // block, :, :, slots % block] = as_bytes(entries)
 
 
 def _gather_row(

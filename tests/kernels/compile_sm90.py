@@ -24,12 +24,15 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from kernels.attention_plan import allocate_plan, build_plan
+from kernels.e4m3 import E4M3
 from kernels.gated_act import gated_act_triton
 from kernels.logit_edits import edit_logits
 from kernels.logprobs import allocate_logprobs, find_logprobs
+from kernels.matmul_fp8 import matmul_fp8_triton
 from kernels.matvec import matvec_triton
 from kernels.paged_attention import paged_attention_triton
 from kernels.penalties import penalise_triton
+from kernels.quantize import gated_act_fp8_triton, quantize_rows_triton, rms_norm_fp8_triton
 from kernels.race import allocate_race, run_race
 from kernels.rms_norm import rms_norm_triton
 from kernels.rope_and_cache import rope_and_cache_triton
@@ -42,6 +45,7 @@ POINTERS = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
     torch.bfloat16: "*bf16",
+    torch.float8_e4m3fn: "*fp8e4nv",
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
@@ -97,19 +101,38 @@ def main() -> None:
     matvec_triton(row, narrow, residual=row)
     matvec_triton(row, narrow, norm=weight, eps=1e-5)
     matvec_triton(row, wide, norm=weight, eps=1e-5, act="silu")
+    _fp8_weights(x, weight)
     qkv = torch.zeros(TOKENS, HEADS + 2 * KV_HEADS, DIM, dtype=torch.bfloat16)
     q, k, v = qkv.split((HEADS, KV_HEADS, KV_HEADS), 1)
-    kv = torch.zeros(9, 32, 2, KV_HEADS, 16, DIM, dtype=torch.bfloat16)[:, 1]
+    pools = [torch.zeros(9, 32, 2, KV_HEADS, 16, DIM, dtype=dtype)[:, 1] for dtype in (torch.bfloat16, E4M3)]
+    scales = [None, torch.ones(2, KV_HEADS)]
     slots = torch.zeros(TOKENS, dtype=torch.int64)
-    for norm in (None, weight[:DIM]):
-        rope_and_cache_triton(q, k, v, slots, torch.zeros(64, DIM), kv, slots, norm, norm)
+    for kv, scale in zip(pools, scales, strict=True):
+        for norm in (None, weight[:DIM]):
+            rope_and_cache_triton(q, k, v, slots, torch.zeros(64, DIM), kv, slots, norm, norm, kv_scale=scale)
     for window in (None, 512):
         plan = allocate_plan(ROWS, TOKENS, HEADS, KV_HEADS, DIM, x.device, window)
         build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32))
+        table = torch.zeros(ROWS, 16, dtype=torch.int32)
         for sized in (plan, replace(plan, wide_tokens=2 * plan.wide_tokens)):
-            paged_attention_triton(q, kv, torch.zeros(ROWS, 16, dtype=torch.int32), 0.1, None, sized)
+            for kv, scale in zip(pools, scales, strict=True):
+                paged_attention_triton(q, kv, table, 0.1, None, sized, scale)
     for vocab in VOCABS:
         _sample(vocab, x.device)
+
+
+def _fp8_weights(x: Tensor, norm: Tensor) -> None:
+    quantize_rows_triton(x)
+    q, scale = rms_norm_fp8_triton(x, norm, 1e-5)
+    gated_act_fp8_triton(torch.zeros(TOKENS, 2 * FFN, dtype=torch.bfloat16), "silu")
+    square, wide = torch.zeros(HIDDEN, HIDDEN, dtype=E4M3), torch.zeros(FFN * 2, HIDDEN, dtype=E4M3)
+    for tokens in (16, 32, 48):
+        matmul_fp8_triton(q[:tokens], scale[:tokens], square, square[:, 0].float(), x.dtype, residual=x)
+        matmul_fp8_triton(q[:tokens], scale[:tokens], wide, wide[:, 0].float(), x.dtype)
+    row = x[:1]
+    matvec_triton(row, square, scale=norm, residual=row)
+    matvec_triton(row, square, scale=norm, norm=norm, eps=1e-5)
+    matvec_triton(row, wide, scale=wide[:, 0].float(), norm=norm, eps=1e-5, act="silu")
 
 
 def _sample(vocab: int, device: torch.device) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels.e4m3 import to_e4m3
+
 TOLERANCE = {torch.float32: (2e-5, 2e-5), torch.bfloat16: (2e-2, 2e-2), torch.float16: (3e-3, 3e-3)}
 """dtype → (absolute, relative), for values of order one."""
 
@@ -69,6 +71,7 @@ class PagedCase:
     seq_lens: Tensor
     keys: list[Tensor]
     values: list[Tensor]
+    kv_scale: Tensor | None = None
 
 
 def paged_case(
@@ -79,29 +82,35 @@ def paged_case(
     window: int | None = None,
     layer: tuple[int, int] = (0, 1),
     block: int = 16,
+    kv_dtype: torch.dtype | None = None,
 ) -> PagedCase:
-    """`rows` are (num_queries, seq_len). The layer is `layer[0]` of a page of `layer[1]` layers. Pages wholly
+    """With `kv_dtype` e4m3 the pool holds numbers of that format, to be multiplied by a scale a head, and `keys` and
+    `values` are the products. `rows` are (num_queries, seq_len). The layer is `layer[0]` of a page of `layer[1]` layers. Pages wholly
     behind the window of a row's oldest query are −1 in its table."""
     num_heads, kv_heads = heads
     pages_of = [-(-length // block) for _, length in rows]
     num_blocks = sum(pages_of) + 3
-    pool = torch.full((num_blocks, layer[1], 2, kv_heads, block, dim), float("nan"), dtype=dtype)
+    pool = torch.full((num_blocks, layer[1], 2, kv_heads, block, dim), float("nan"), dtype=kv_dtype or dtype)
+    kv_scale = None if kv_dtype is None else torch.rand(2, kv_heads) / 10 + 0.01
     kv = pool[:, layer[0]]
     order = torch.randperm(num_blocks).tolist()
     table = torch.full((len(rows), max(pages_of) + 2), -1, dtype=torch.int32)
     keys, values = [], []
     for row, (num_queries, length) in enumerate(rows):
-        keys.append(torch.randn(length, kv_heads, dim).to(dtype))
-        values.append(torch.randn(length, kv_heads, dim).to(dtype))
+        stored = torch.randn(2, length, kv_heads, dim).to(dtype)
+        if kv_scale is not None:
+            stored = to_e4m3(stored.float() / kv_scale[:, None, :, None])
+        scaled = stored if kv_scale is None else stored.double() * kv_scale.double()[:, None, :, None]
+        keys.append(scaled[0])
+        values.append(scaled[1])
         oldest = 0 if window is None else max(0, length - num_queries - window + 1)
         for index in range(oldest // block, pages_of[row]):
             page = order.pop()
             table[row, index] = page
             span = slice(index * block, min(length, (index + 1) * block))
             size = span.stop - span.start
-            kv[page, 0, :, :size] = keys[row][span].transpose(0, 1)
-            kv[page, 1, :, :size] = values[row][span].transpose(0, 1)
+            kv[page, :, :, :size] = stored[:, span].transpose(1, 2)
     starts = torch.tensor([0, *[n for n, _ in rows]]).cumsum(0).to(torch.int32)
     q = torch.randn(int(starts[-1]), num_heads, dim).to(dtype)
     lens = torch.tensor([length for _, length in rows], dtype=torch.int32)
-    return PagedCase(q, kv, table, starts, lens, keys, values)
+    return PagedCase(q, kv, table, starts, lens, keys, values, kv_scale)

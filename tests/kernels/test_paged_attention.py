@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.attention_plan import allocate_plan, build_plan
+from kernels.e4m3 import E4M3
 from kernels.paged_attention import paged_attention as dispatched_attention
 from kernels.paged_attention import paged_attention_triton
 from tests.kernels import oracles
@@ -38,9 +40,10 @@ def _planned(
     scale: float,
     window: int | None = None,
     soft_cap: float | None = None,
+    kv_scale: Tensor | None = None,
 ) -> Tensor:
     """The Triton path with tiles so small that short rows split; twice, to see that scratch is left clean."""
-    if q.dtype == torch.bfloat16 and not q.is_cuda:
+    if q.dtype == kv.dtype == torch.bfloat16 and not q.is_cuda:
         # Triton's interpreter multiplies bf16 tiles as if they were integers: it gets the same values as fp32.
         wide = _planned(q.float(), kv.float(), block_table, query_start, seq_lens, scale, window, soft_cap)
         return wide.to(q.dtype)
@@ -52,13 +55,16 @@ def _planned(
     plan.stats.fill_(float("nan"))
     for _ in range(2):
         build_plan(plan, query_start, seq_lens)
-        out = paged_attention_triton(q, kv, block_table, scale, soft_cap, plan)
+        out = paged_attention_triton(q, kv, block_table, scale, soft_cap, plan, kv_scale)
     assert not plan.arrived.any()
     return out
 
 
 def _check(attend: Op, case: PagedCase, scale: float, window: int | None, soft_cap: float | None) -> None:
-    out = attend(case.q, case.kv, case.block_table, case.query_start, case.seq_lens, scale, window, soft_cap)
+    out = attend(
+        case.q, case.kv, case.block_table, case.query_start, case.seq_lens, scale, window, soft_cap,
+        kv_scale=case.kv_scale,
+    )  # fmt: skip
     assert out.dtype == case.q.dtype
     starts = case.query_start.tolist()
     for row, (keys, values) in enumerate(zip(case.keys, case.values, strict=True)):
@@ -112,3 +118,40 @@ def test_very_different_lengths_of_single_queries(paged_attention: Op) -> None:
 def test_one_query_alone(paged_attention: Op, length: int, window: int | None) -> None:
     case = paged_case([(1, length)], heads=(4, 2), dim=16, dtype=torch.float32, window=window)
     _check(paged_attention, case, 0.25, window, None)
+
+
+@pytest.mark.parametrize("dtype", oracles.DTYPES)
+@pytest.mark.parametrize(("window", "soft_cap"), [(None, None), (20, 3.0)])
+def test_fp8_pool(
+    paged_attention: Op, dtype: torch.dtype, window: int | None, soft_cap: float | None
+) -> None:
+    case = paged_case(MIXED, heads=(6, 2), dim=24, dtype=dtype, window=window, kv_dtype=E4M3)
+    _check(paged_attention, case, 24**-0.5, window, soft_cap)
+
+
+def test_needle_among_65536_keys(paged_attention: Op) -> None:
+    """One key takes half of the weight, the others 65,535 parts of the rest: an eight-bit weight could hold
+    nothing as small, and a sum in less than fp32 would lose it."""
+    length, dim, needle = 65536, 16, 40_007
+    case = paged_case([(1, length)], heads=(2, 1), dim=dim, dtype=torch.bfloat16, kv_dtype=E4M3)
+    assert case.kv_scale is not None
+    page = int(case.block_table[0, needle // 16])
+    case.kv[:, 0] = (case.kv[:, 0].float() / 32).to(E4M3)
+    case.kv[:, 1] = (case.kv[:, 1].float().abs()).to(E4M3)
+    # Along the query, as long as gives the needle half among keys whose scores are near 0.
+    wanted = math.log(length)
+    for head in range(2):
+        case.q[0, head] = torch.full((dim,), 4.0)
+    stored = wanted / (4.0 * dim * float(case.kv_scale[0, 0]) * 0.25)
+    case.kv[page, 0, 0, needle % 16] = stored
+    case.kv[page, 1, 0, needle % 16] = torch.full((dim,), -200.0)
+    table = case.block_table[0, : length // 16].long()
+    pool = case.kv[table].double() * case.kv_scale.double()[None, :, :, None, None]
+    keys, values = (pool[:, which, 0].reshape(length, 1, dim) for which in (0, 1))
+    expected = oracles.attention_row(case.q, keys, values, 0.25, None, None)
+    found = paged_attention(
+        case.q, case.kv, case.block_table, case.query_start, case.seq_lens, 0.25, kv_scale=case.kv_scale
+    )
+    assert float(expected.mean()) < 0, "the needle is not seen"
+    error = (found.double() - expected).abs().max() / expected.abs().max()
+    assert error < 2**-8, error

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
+from kernels.e4m3 import E4M3, E4M3_MAX
 from kernels.host_rope import rope_and_cache_host
 from kernels.rope_and_cache import rope_and_cache_triton
 from tests.kernels import oracles
@@ -89,3 +90,32 @@ def test_all_slots_used_and_none_used(rope_and_cache: Op) -> None:
     assert not kv.any()
     rope_and_cache(q, k, v, positions, cos_sin, kv, torch.arange(NUM_TOKENS))
     assert torch.equal(kv[0, 0, :, :NUM_TOKENS], k.transpose(0, 1))
+
+
+@pytest.mark.parametrize("dtype", oracles.DTYPES)
+@pytest.mark.parametrize("normed", [False, True])
+def test_fp8_pool_holds_the_scaled_and_clamped(rope_and_cache: Op, dtype: torch.dtype, normed: bool) -> None:
+    q, k, v = _inputs(dtype)
+    v[0] = 1e4
+    angles, slots = _angles(), _slots()
+    positions = torch.randint(0, 100, (NUM_TOKENS,), dtype=torch.int32)
+    cos_sin = torch.cat((angles.cos(), angles.sin()), -1).float()
+    weights = (torch.randn(DIM), torch.randn(DIM)) if normed else (None, None)
+    kv_scale = torch.tensor([[0.01, 0.02], [0.03, 0.01]])
+    pool = torch.zeros(NUM_BLOCKS, LAYERS, 2, KV_HEADS, BLOCK, DIM, dtype=E4M3)
+    out = rope_and_cache(
+        q, k, v, positions, cos_sin, pool[:, 1], slots, *weights, eps=1e-5, kv_scale=kv_scale
+    )
+
+    oracles.assert_close(out, _rotated(q, positions, angles, weights[0]))
+    exact = torch.stack((_rotated(k, positions, angles, weights[1]), v.double()), 1)
+    exact = (exact / kv_scale.double()[None, :, :, None]).clamp(-E4M3_MAX, E4M3_MAX)
+    for token, slot in enumerate(slots.tolist()):
+        if slot >= 0:
+            stored = pool[slot // BLOCK, 1, :, :, slot % BLOCK].double()
+            # Half a step, and what rounding k to its own type added.
+            absolute, relative = oracles.TOLERANCE[dtype]
+            allowed = exact[token].abs() * (2**-4 + relative) + 2**-10 + absolute / 0.01
+            assert ((stored - exact[token]).abs() <= allowed).all()
+            pool[slot // BLOCK, 1, :, :, slot % BLOCK] = 0
+    assert not pool.any(), "something outside the given slots was written"

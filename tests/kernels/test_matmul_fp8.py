@@ -1,0 +1,37 @@
+"""kernels.matmul_fp8 against float64 over the same fp8 numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.e4m3 import E4M3, to_e4m3
+from kernels.matmul_fp8 import matmul_fp8_reference, matmul_fp8_triton
+from tests.kernels import oracles
+
+pytestmark = pytest.mark.usefixtures("seed")
+
+
+@pytest.mark.parametrize("op", [matmul_fp8_reference, matmul_fp8_triton])
+@pytest.mark.parametrize("tokens", [2, 33, 70])
+@pytest.mark.parametrize("shape", [(52, 100), (144, 512)])
+@pytest.mark.parametrize("extras", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_matches_formula(
+    op: Callable[..., Tensor], tokens: int, shape: tuple[int, int], extras: bool, dtype: torch.dtype
+) -> None:
+    outputs, columns = shape
+    q, weight = to_e4m3(torch.randn(tokens, columns) * 20), to_e4m3(torch.randn(outputs, columns) * 20)
+    assert q.dtype == weight.dtype == E4M3
+    scale, weight_scale = torch.rand(tokens, 1) / 100, torch.rand(outputs) / 100 / columns**0.5
+    added = {}
+    expected = (q.double() * scale.double()) @ (weight.double() * weight_scale.double()[:, None]).T
+    if extras:
+        added = {"bias": torch.randn(outputs).to(dtype), "residual": torch.randn(tokens, outputs).to(dtype)}
+        expected = expected + added["bias"].double() + added["residual"].double()
+    y = op(q, scale, weight, weight_scale, dtype, **added)
+    assert y.dtype == dtype
+    oracles.assert_close(y, expected)
