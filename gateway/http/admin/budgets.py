@@ -1,48 +1,119 @@
-"""Budgets: how much a project, a key or the organisation may spend in a period."""
+"""Budgets: how much a project, a key or the organisation may spend in a period, and how it stands.
+
+A change takes effect with the next reservation on every gateway. OpenAI's spend limits are views on the monthly ones
+(spend_limits.py). What a prepaid budget is filled with is a credit (credits.py), not a change of its limit.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
-from gateway.errors import InvalidValue, NotFound
-from gateway.http.admin.common import AdminParts, Body, Json, Page, page_of, record, unix
+from gateway.db import ReadSession, WriteSession
+from gateway.errors import Conflict, InvalidValue, NotFound
+from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 from gateway.ids import KeyId, TenantId
+from gateway.ledger.budget_state import BudgetState, consequence
 from gateway.ledger.periods import zone_of
-from gateway.ledger.repository.views import BudgetView, LedgerViews
+from gateway.ledger.repository.budget_views import BudgetRepository, BudgetView, PeriodCounts
 from gateway.tenancy.projects.repository import ProjectRepository
 from gateway.tenancy.repository import TenancyRepository
 
-__all__ = ["BudgetRoutes"]
+__all__ = ["BudgetBooks", "BudgetRoutes"]
+
+Nanousd = Annotated[int, Field(ge=0, le=1 << 62)]
+Scope = Literal["organization", "tenant", "key"]
 
 
 class BudgetBody(Body):
-    """Without a project it is the organisation's; with a key it is that key's. A second one of the same scope
-    and period changes the first."""
+    """Without a project it is the organisation's; with a key it is that key's, whatever its secret is rotated to."""
 
     project_id: str | None = None
     key_id: str | None = None
     period: Literal["daily", "weekly", "monthly", "prepaid"]
-    limit_nanousd: int = Field(ge=0, le=1 << 62)
+    limit_nanousd: Nanousd
     is_hard: bool = True
-    zone: str = "UTC"
+    zone: str = Field(default="UTC", max_length=64)
+
+
+class BudgetChange(Body):
+    """Scope, period and zone stay what they are: another one is another budget."""
+
+    limit_nanousd: Nanousd | None = None
+    is_hard: bool | None = None
+
+
+class BudgetBooks:
+    """Changes of budgets, each with its audit row: shared with the views that OpenAI's names give on them."""
+
+    def __init__(self, parts: AdminParts) -> None:
+        self._p = parts
+        self.repository = BudgetRepository()
+
+    async def create(self, session: WriteSession, request: Request, budget: BudgetView) -> BudgetState:
+        if not await self.repository.insert(session, budget):
+            raise Conflict(f"The scope has a {budget.period} budget already: change that one.")
+        await self.repository.take_over(session, budget, self._p.clock.now())
+        await self._record(session, request, budget, "created", {"after": _facts(budget)})
+        return await self.state(session, budget)
+
+    async def change(
+        self, session: WriteSession, request: Request, budget: BudgetView, changed: BudgetView
+    ) -> None:
+        if changed == budget:
+            return
+        await self.repository.update(session, budget.id, changed.limit_nanousd, changed.is_hard)
+        details = {"before": _facts(budget), "after": _facts(changed)}
+        await self._record(session, request, budget, "updated", details)
+
+    async def delete(self, session: WriteSession, request: Request, budget: BudgetView) -> None:
+        await self.repository.delete(session, budget.id)
+        await self._record(session, request, budget, "deleted", {"before": _facts(budget)})
+
+    async def state(self, session: ReadSession | WriteSession, budget: BudgetView) -> BudgetState:
+        [state] = await self.states(session, [budget])
+        return state
+
+    async def states(
+        self, session: ReadSession | WriteSession, budgets: list[BudgetView]
+    ) -> list[BudgetState]:
+        now = self._p.clock.now()
+        keys = [budget.key_at(now) for budget in budgets]
+        counts = await self.repository.counts(session, keys) if keys else {}
+        nothing = PeriodCounts("", 0, 0)
+        return [
+            _state(budget, key.period_key, budget.bounds_at(now), counts.get(key, nothing))
+            for budget, key in zip(budgets, keys, strict=True)
+        ]
+
+    async def _record(
+        self, session: WriteSession, request: Request, budget: BudgetView, verb: str, details: Json
+    ) -> None:
+        resource = ("budget", budget.id)
+        await record(self._p, session, request, f"budget.{verb}", resource, budget.tenant_id, details)
 
 
 class BudgetRoutes:
     def __init__(self, parts: AdminParts) -> None:
         self._p = parts
-        self._views = LedgerViews()
+        self._books = BudgetBooks(parts)
         self._projects = ProjectRepository()
         self._tenancy = TenancyRepository()
 
     def register(self, router: APIRouter) -> None:
-        router.add_api_route("/budgets", self.put, methods=["POST"])
+        one = "/budgets/{budget_id}"
+        router.add_api_route("/budgets", self.create, methods=["POST"])
         router.add_api_route("/budgets", self.list, methods=["GET"])
-        router.add_api_route("/budgets/{budget_id}/periods", self.periods, methods=["GET"])
+        router.add_api_route(one, self.retrieve, methods=["GET"])
+        router.add_api_route(one, self.update, methods=["POST"])
+        router.add_api_route(one, self.delete, methods=["DELETE"])
+        router.add_api_route(f"{one}/periods", self.periods, methods=["GET"])
 
-    async def put(self, request: Request, body: BudgetBody) -> Json:
+    async def create(self, request: Request, body: BudgetBody) -> Json:
         lineage_id = await self._check(body)
         budget = BudgetView(
             id=self._p.ids.new("budget"),
@@ -56,25 +127,52 @@ class BudgetRoutes:
             created_at=self._p.clock.now(),
         )
         async with self._p.database.write() as session:
-            budget_id = await self._views.put_budget(session, budget)
-            resource = ("budget", budget_id)
-            details = body.model_dump()
-            await record(self._p, session, request, "budget.updated", resource, body.project_id, details)
-        return {**_budget(budget), "id": budget_id}
+            state = await self._books.create(session, request, budget)
+        return {**_budget(budget, state), "consequence": consequence(None, state)}
 
-    async def list(self, project_id: Annotated[str | None, Query(max_length=200)] = None) -> Page:
+    async def list(
+        self,
+        project_id: Annotated[str | None, Query(max_length=200)] = None,
+        scope: Scope | None = None,
+        limit: Limit = 20,
+        after: After = None,
+    ) -> Page:
         async with self._p.database.read() as session:
-            rows = await self._views.budgets(session, project_id)
-        return page_of([_budget(row) for row in rows], len(rows))
+            rows = await self._books.repository.page(session, project_id, scope, after, limit + 1)
+            states = await self._books.states(session, rows)
+        return page_of([_budget(*pair) for pair in zip(rows, states, strict=True)], limit)
 
-    async def periods(self, budget_id: str) -> Page:
+    async def retrieve(self, budget_id: str) -> Json:
         async with self._p.database.read() as session:
-            spent = await self._views.spent(session, budget_id)
-        rows = [
-            {"object": "organization.budget.period", "id": key, "held_nanousd": held, "spent_nanousd": total}
-            for key, (held, total) in sorted(spent.items())
-        ]
-        return page_of(rows, len(rows))
+            budget = _found(await self._books.repository.budget(session, budget_id))
+            return _budget(budget, await self._books.state(session, budget))
+
+    async def update(self, request: Request, budget_id: str, body: BudgetChange) -> Json:
+        async with self._p.database.write() as session:
+            budget = _found(await self._books.repository.locked(session, budget_id))
+            if budget.period == "prepaid" and body.limit_nanousd not in (None, budget.limit_nanousd):
+                raise InvalidValue(
+                    "A prepaid budget's limit is what has been paid in: change it by a credit.",
+                    "limit_nanousd",
+                )
+            before = await self._books.state(session, budget)
+            changed = _changed(budget, body.limit_nanousd, body.is_hard)
+            await self._books.change(session, request, budget, changed)
+            state = await self._books.state(session, changed)
+        return {**_budget(changed, state), "consequence": consequence(before, state)}
+
+    async def delete(self, request: Request, budget_id: str) -> Json:
+        async with self._p.database.write() as session:
+            budget = _found(await self._books.repository.locked(session, budget_id))
+            await self._books.delete(session, request, budget)
+        return {"object": "organization.budget.deleted", "id": budget_id, "deleted": True}
+
+    async def periods(self, budget_id: str, limit: Limit = 20, after: After = None) -> Page:
+        """Newest first; those in which nothing was counted have no row."""
+        async with self._p.database.read() as session:
+            _found(await self._books.repository.budget(session, budget_id))
+            rows = await self._books.repository.periods(session, budget_id, after, limit + 1)
+        return page_of([_period(row) for row in rows], limit)
 
     async def _check(self, body: BudgetBody) -> KeyId | None:
         """The key whose whole chain of rotations the budget belongs to, if it is a key's."""
@@ -97,16 +195,69 @@ class BudgetRoutes:
             return await self._tenancy.lineage_id(session, project_id, KeyId(body.key_id))
 
 
-def _budget(view: BudgetView) -> Json:
+def _found(budget: BudgetView | None) -> BudgetView:
+    if budget is None:
+        raise NotFound("No such budget.")
+    return budget
+
+
+def _changed(budget: BudgetView, limit_nanousd: int | None, is_hard: bool | None) -> BudgetView:
+    return replace(
+        budget,
+        limit_nanousd=budget.limit_nanousd if limit_nanousd is None else limit_nanousd,
+        is_hard=budget.is_hard if is_hard is None else is_hard,
+    )
+
+
+def _state(
+    budget: BudgetView, period_key: str, bounds: tuple[datetime, datetime] | None, counts: PeriodCounts
+) -> BudgetState:
+    starts_at, ends_at = bounds or (None, None)
+    return BudgetState(
+        budget.limit_nanousd,
+        budget.is_hard,
+        period_key,
+        starts_at,
+        ends_at,
+        counts.held_nanousd,
+        counts.spent_nanousd,
+    )
+
+
+def _facts(budget: BudgetView) -> Json:
+    """What the audit log keeps of it."""
+    return {
+        "project_id": budget.tenant_id,
+        "key_id": budget.key_id,
+        "period": budget.period,
+        "zone": budget.zone,
+        "limit_nanousd": budget.limit_nanousd,
+        "is_hard": budget.is_hard,
+    }
+
+
+def _budget(budget: BudgetView, state: BudgetState) -> Json:
     return {
         "object": "organization.budget",
-        "id": view.id,
-        "scope": view.scope,
-        "project_id": view.tenant_id,
-        "key_id": view.key_id,
-        "period": view.period,
-        "zone": view.zone,
-        "limit_nanousd": view.limit_nanousd,
-        "is_hard": view.is_hard,
-        "created_at": unix(view.created_at),
+        "id": budget.id,
+        "scope": budget.scope,
+        **_facts(budget),
+        "current_period": {
+            "id": state.period_key,
+            "starts_at": unix(state.starts_at),
+            "ends_at": unix(state.ends_at),
+            "held_nanousd": state.held_nanousd,
+            "spent_nanousd": state.spent_nanousd,
+            "remaining_nanousd": state.remaining_nanousd,
+        },
+        "created_at": unix(budget.created_at),
+    }
+
+
+def _period(counts: PeriodCounts) -> Json:
+    return {
+        "object": "organization.budget.period",
+        "id": counts.key,
+        "held_nanousd": counts.held_nanousd,
+        "spent_nanousd": counts.spent_nanousd,
     }

@@ -93,7 +93,7 @@ async def test_more_than_the_whole_limit(gateway: Gateway, engine: FakeEngine) -
 async def test_no_money_left(gateway: Gateway, engine: FakeEngine) -> None:
     tenant = await gateway.serve(engine)
     budget = {"project_id": tenant.id, "period": "monthly", "limit_nanousd": 10}
-    await gateway.admin("POST", "/budgets", budget)
+    made = await gateway.admin("POST", "/budgets", budget)
     error = await refused(gateway, "POST", CHAT, BODY, key=tenant.key)
     assert row(error) == (429, "insufficient_quota", "project_spend_limit_exceeded")
     assert error["headers"]["x-should-retry"] == "false"
@@ -101,7 +101,7 @@ async def test_no_money_left(gateway: Gateway, engine: FakeEngine) -> None:
     with pytest.raises(openai.RateLimitError):
         await gateway.client(tenant, max_retries=2).chat.completions.create(**BODY)
     assert engine.requests == []
-    await gateway.admin("POST", "/budgets", budget | {"limit_nanousd": 10**12})
+    await gateway.admin("POST", f"/budgets/{made['id']}", {"limit_nanousd": 10**12})
     answer = await gateway.request("POST", CHAT, BODY, tenant.key)
     assert answer.status == 200
     [event] = await gateway.events(1)
