@@ -10,6 +10,8 @@ Bytes: N·K; operations: 2·T·N·K at twice the bf16 rate.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -19,8 +21,23 @@ __all__ = ["matmul_fp8", "matmul_fp8_reference", "matmul_fp8_triton"]
 
 _ROWS_MAX = 128
 """Steps of more tokens go to the library."""
-Launch = tuple[int, int, int, int]
-"""Weight rows a program, columns a step, warps, stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a product is cut."""
+
+    tokens: int
+    rows: int
+    """Tokens and rows of the weight a program."""
+    columns: int
+    """Columns a step."""
+    splits: int = 1
+    """Programs that share the columns of a tile."""
+    warps: int = 4
+    stages: int = 4
+    swap: bool = False
+    """Whether the weight stands on the left, where the tensor cores take no fewer than 64 rows."""
 
 
 def matmul_fp8(
@@ -77,67 +94,99 @@ def matmul_fp8_triton(
     *,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
+    arrived: Tensor | None = None,
     launch: Launch | None = None,
 ) -> Tensor:
-    """The Triton path. `launch` is for tuning."""
+    """The Triton path. `arrived` int32, at least one zero a tile, is needed by launches that split columns, and left
+    as zeros. `launch` is for tuning."""
     tokens, columns = q.shape
     outputs = weight.shape[0]
     assert weight.is_contiguous()
     assert q.is_contiguous()
     assert residual is None or residual.is_contiguous()
+    launch = launch or _launch(tokens, outputs)
+    block_columns = min(launch.columns, triton.next_power_of_2(columns))
+    tiles = triton.cdiv(outputs, launch.rows), triton.cdiv(tokens, launch.tokens)
     y = torch.empty(tokens, outputs, dtype=dtype, device=q.device)
-    block_tokens = min(64, max(16, triton.next_power_of_2(tokens)))
-    block_rows, block_columns, warps, stages = launch or _launch(outputs, columns)
-    block_columns = min(block_columns, triton.next_power_of_2(columns))
+    partial = None
+    if launch.splits > 1:
+        assert arrived is not None
+        assert arrived.shape[0] >= tiles[0] * tiles[1]
+        size = launch.splits, tiles[0] * tiles[1], launch.rows * launch.tokens
+        partial = torch.empty(size, dtype=torch.float32, device=q.device)
+    span = triton.cdiv(triton.cdiv(columns, launch.splits), block_columns) * block_columns
     on_gpu = {"launch_pdl": True} if q.is_cuda else {}
-    grid = (triton.cdiv(outputs, block_rows), triton.cdiv(tokens, block_tokens))
-    _matmul_fp8[grid](
-        q, scale, weight, weight_scale, bias, residual, y, tokens, outputs, columns,
-        EVEN=columns % block_columns == 0, BLOCK_TOKENS=block_tokens, BLOCK_ROWS=block_rows,
-        BLOCK_COLUMNS=block_columns, PDL=q.is_cuda, num_warps=warps, num_stages=stages, **on_gpu,
+    _matmul_fp8[(*tiles, launch.splits)](
+        q, scale, weight, weight_scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
+        EVEN=columns % (block_columns * launch.splits) == 0, SPLITS=launch.splits, TOKENS=launch.tokens,
+        ROWS=launch.rows, COLUMNS=block_columns, SWAP=launch.swap, PDL=q.is_cuda, num_warps=launch.warps,
+        num_stages=launch.stages, **on_gpu,
     )  # fmt: skip
     return y
 
 
-def _launch(outputs: int, columns: int) -> Launch:
-    return (32 if outputs > 4096 else 16), 256, 4, 5
+def _launch(tokens: int, outputs: int) -> Launch:
+    block_tokens = min(64, max(16, triton.next_power_of_2(tokens)))
+    return Launch(block_tokens, 32 if outputs > 4096 else 16, 256, warps=4, stages=5)
+
+
+@triton.jit
+def _sum_parts(acc, partial, arrived, tile, tiles, SPLITS: tl.constexpr):
+    """The sum over a tile's parts, in their order, and whether this program is the one that has it."""
+    size: tl.constexpr = acc.shape[0] * acc.shape[1]
+    inner = tl.arange(0, acc.shape[0])[:, None] * acc.shape[1] + tl.arange(0, acc.shape[1])[None, :]
+    tl.store(partial + (tl.program_id(2) * tiles + tile).to(tl.int64) * size + inner, acc)
+    tl.debug_barrier()  # all of this program's stores come before its arrival
+    last = tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1
+    if last:
+        tl.store(arrived + tile, 0)
+        acc = tl.zeros([acc.shape[0], acc.shape[1]], tl.float32)
+        for number in tl.static_range(SPLITS):
+            # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
+            acc += tl.load(
+                partial + (number * tiles + tile).to(tl.int64) * size + inner, cache_modifier=".cg"
+            )
+    return acc, last
 
 
 @triton.jit(do_not_specialize=["tokens"])
 def _matmul_fp8(
-    q, scale, weight, weight_scale, bias, residual, y, tokens, outputs, columns,
-    EVEN: tl.constexpr, BLOCK_TOKENS: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr,
-    PDL: tl.constexpr,
+    q, scale, weight, weight_scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
+    EVEN: tl.constexpr, SPLITS: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SWAP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    token = tl.program_id(1) * BLOCK_TOKENS + tl.arange(0, BLOCK_TOKENS)
-    row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    column = tl.arange(0, BLOCK_COLUMNS)
-    q_at = q + token.to(tl.int64)[:, None] * columns + column[None, :]
-    w_at = weight + row.to(tl.int64)[:, None] * columns + column[None, :]
-    here, there = (token < tokens)[:, None], (row < outputs)[:, None]
-    acc = tl.zeros([BLOCK_TOKENS, BLOCK_ROWS], tl.float32)
+    token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    first = tl.program_id(2) * span
+    end = tl.minimum(first + span, columns)
+    # Rows and tokens past the end repeat the last one; they are not stored.
+    q_at = q + tl.minimum(token, tokens - 1).to(tl.int64)[:, None] * columns
+    w_at = weight + tl.minimum(row, outputs - 1).to(tl.int64)[:, None] * columns
+    acc = tl.zeros([ROWS, TOKENS] if SWAP else [TOKENS, ROWS], tl.float32)
     if PDL:
         tl.extra.cuda.gdc_wait()
-    for start in tl.range(0, columns, BLOCK_COLUMNS):
-        if EVEN:
-            w = tl.load(w_at, there, 0.0, eviction_policy="evict_first")
-            x = tl.load(q_at, here, 0.0)
-        else:
-            inside = (start + column < columns)[None, :]
-            w = tl.load(w_at, there & inside, 0.0, eviction_policy="evict_first")
-            x = tl.load(q_at, here & inside, 0.0)
-        acc = tl.dot(x, tl.trans(w), acc)
-        w_at += BLOCK_COLUMNS
-        q_at += BLOCK_COLUMNS
+    for start in tl.range(first, end, COLUMNS):
+        k = (start + column)[None, :]
+        there = None if EVEN else k < end
+        other = None if EVEN else 0.0
+        w = tl.load(w_at + k, there, other, eviction_policy="evict_first")
+        x = tl.load(q_at + k, there, other)
+        acc = tl.dot(w, tl.trans(x), acc) if SWAP else tl.dot(x, tl.trans(w), acc)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-    acc *= (
-        tl.load(scale + token, token < tokens, 0)[:, None]
-        * tl.load(weight_scale + row, row < outputs, 0)[None, :]
-    )
+    if SPLITS > 1:
+        tile = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        acc, last = _sum_parts(acc, partial, arrived, tile, tl.num_programs(0) * tl.num_programs(1), SPLITS)
+        if not last:
+            return
+    if SWAP:
+        acc = tl.trans(acc)
+    here, there = token < tokens, row < outputs
+    acc *= tl.load(scale + token, here, 0)[:, None] * tl.load(weight_scale + row, there, 0)[None, :]
     if bias is not None:
-        acc += tl.load(bias + row, row < outputs, 0).to(tl.float32)[None, :]
-    cell = here & (row < outputs)[None, :]
+        acc += tl.load(bias + row, there, 0).to(tl.float32)[None, :]
+    cell = here[:, None] & there[None, :]
     at = token.to(tl.int64)[:, None] * outputs + row[None, :]
     if residual is not None:
         acc += tl.load(residual + at, cell, 0).to(tl.float32)

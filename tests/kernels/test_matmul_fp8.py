@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from kernels.e4m3 import E4M3, to_e4m3
-from kernels.matmul_fp8 import matmul_fp8_reference, matmul_fp8_triton
+from kernels.matmul_fp8 import Launch, matmul_fp8_reference, matmul_fp8_triton
 from tests.kernels import oracles
 
 pytestmark = pytest.mark.usefixtures("seed")
 
 
-@pytest.mark.parametrize("op", [matmul_fp8_reference, matmul_fp8_triton])
+def _split(*args: Any, **kwargs: Any) -> Tensor:
+    """Columns split in three, the weight on the left."""
+    arrived = torch.zeros(64, dtype=torch.int32)
+    launch = Launch(16, 32, 64, splits=3, swap=True)
+    y = matmul_fp8_triton(*args, **kwargs, launch=launch, arrived=arrived)
+    assert not arrived.any()
+    return y
+
+
+@pytest.mark.parametrize("op", [matmul_fp8_reference, matmul_fp8_triton, _split])
 @pytest.mark.parametrize("tokens", [2, 33, 70])
 @pytest.mark.parametrize("shape", [(52, 100), (144, 512)])
 @pytest.mark.parametrize("extras", [False, True])
