@@ -44,7 +44,7 @@ from engine.server.control import (
     encode_line,
     read_lines,
 )
-from engine.server.journal import close_orphans
+from engine.server.journal import close_orphans, remove_old
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -231,8 +231,10 @@ class Supervisor:
     def _close_journals(self) -> None:
         if self._config.server.journal_dir is not None:
             directory = Path(self._config.server.journal_dir)
+            now_ms = time.time_ns() // 1_000_000
             try:
-                closed = close_orphans(directory, time.time_ns() // 1_000_000)
+                closed = close_orphans(directory, now_ms)
+                remove_old(directory, now_ms)
             except OSError:  # the requests that run are worth more than the records of those that do not
                 return _LOG.exception("the journals of ended processes could not be closed")
             if closed:

@@ -26,6 +26,7 @@ import zmq
 from engine.config import EngineConfig
 from engine.messages import CoreInbound, StepOutputs
 from engine.server import internal_routes, openai_routes, ops_routes
+from engine.server.acknowledged import is_acknowledged
 from engine.server.app import EngineApp
 from engine.server.bridge import Bridge
 from engine.server.caller import Keys
@@ -53,6 +54,9 @@ _LOG = logging.getLogger(__name__)
 _SNAPSHOT_S = 1.0
 _ABORT_WAIT_S = 10.0
 """How long aborted requests may take to end; the core needs one step."""
+ACKNOWLEDGE_S = 30.0
+"""How long a drained process waits for the reader of its journal. What it did not read stays on the volume."""
+_ACKNOWLEDGE_POLL_S = 0.1
 ROUTES = (*openai_routes.ROUTES, *ops_routes.ROUTES, *internal_routes.ROUTES)
 
 
@@ -183,9 +187,16 @@ class ApiProcess:
             services.bridge.core_down("it does not end what was aborted")
         try:
             await services.journal.flush()
+            await self._first_of(self._acknowledged(), asyncio.sleep(ACKNOWLEDGE_S), self._aborting.wait())
             _LOG.info("drained")
         finally:  # a disk that fails must not keep a drained process alive
             self._server.should_exit = True
+
+    async def _acknowledged(self) -> None:
+        """Until the journal's reader has everything, if there is one. It is answered meanwhile, like before."""
+        directory = self.services.journal_dir
+        while directory is not None and not await asyncio.to_thread(is_acknowledged, directory):  # noqa: ASYNC110  # the condition is in files of several processes
+            await asyncio.sleep(_ACKNOWLEDGE_POLL_S)
 
     @staticmethod
     async def _first_of(*waits: Coroutine[None, None, object]) -> None:

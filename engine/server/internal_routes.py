@@ -8,6 +8,7 @@ import os
 import msgspec
 import orjson
 
+from engine.server.acknowledged import acknowledge
 from engine.server.app import Access, Route
 from engine.server.caller import Caller
 from engine.server.errors import invalid
@@ -50,6 +51,8 @@ async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
         after, wanted = query.get("after", ""), query.get("request_id")
         try:
             page = await asyncio.to_thread(read_page, services.journal_dir, after, int(limit), wanted)
+            if after and wanted is None:
+                await asyncio.to_thread(acknowledge, services.journal_dir, after)
         except CursorError as error:
             raise invalid(f"Invalid value for 'after': {error}.", "after") from error
     document = {

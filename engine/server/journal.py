@@ -26,8 +26,11 @@ PROGRESS_TOKENS = 64
 PROGRESS_S = 0.25
 SYNC_S = 0.05
 SEGMENT_BYTES = 16 << 20
+SEGMENT_S = 86_400
+"""A segment that is written to for longer than this is closed too, so that it can grow old."""
 _ROTATE_AGAIN_BYTES = 1 << 20
 """How much more goes into a segment after the next one could not be made."""
+_ROTATE_AGAIN_S = 60
 KEEP_CLOSED_S = 7 * 86_400
 
 RecordKind = Literal["start", "progress", "end"]
@@ -68,6 +71,7 @@ class Journal:
         self._descriptor = -1
         self._size = 0
         self._full_at = SEGMENT_BYTES
+        self._old_at_ms = 0
         self._sync_due: asyncio.TimerHandle | None = None
         self._is_syncing = False
         self._is_dirty = False
@@ -82,7 +86,7 @@ class Journal:
             return
         payload = self._encode(msgspec.structs.replace(record, at_ms=self._wall_ms()))
         self._append(segments.frame(payload))
-        if self._size > self._full_at:
+        if self._size > self._full_at or self._wall_ms() >= self._old_at_ms:
             self._rotate(self._directory)
         self._is_dirty = True
         self._plan_sync()
@@ -105,6 +109,7 @@ class Journal:
     def _open(self, directory: Path) -> None:
         self._descriptor, segment = segments.create_segment(directory, self._worker)
         self._size, self._full_at = len(segments.MAGIC), SEGMENT_BYTES
+        self._old_at_ms = self._wall_ms() + SEGMENT_S * 1000
         _LOG.info("journal segment %s", segment.path.name)
 
     def _close_segment(self) -> None:
@@ -138,6 +143,7 @@ class Journal:
         except OSError:
             _LOG.exception("no new journal segment could be made")
             self._full_at = self._size + _ROTATE_AGAIN_BYTES
+            self._old_at_ms = self._wall_ms() + _ROTATE_AGAIN_S * 1000
             return
         new, new_size = self._descriptor, self._size
         self._descriptor, self._size = old, old_size
@@ -197,7 +203,8 @@ def is_closed(segment: Segment) -> bool:
 
 
 def remove_old(directory: Path, wall_ms: int) -> None:
-    """Delete closed segments after a week: every reader has had its time."""
+    """Delete closed segments after a week: every reader has had its time. The ledger remembers what it settled for
+    far longer than that, so a segment that is read again settles nothing twice."""
     for segment in segments.list_segments(directory):
         age_s = wall_ms / 1000 - segment.path.stat().st_mtime
         if age_s > KEEP_CLOSED_S and is_closed(segment):

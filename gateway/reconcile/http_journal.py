@@ -36,6 +36,7 @@ class _Page(msgspec.Struct):
 class _Status(msgspec.Struct):
     epoch: str | None
     request_ids: list[str]
+    state: str = ""
 
 
 class HttpJournalReader:
@@ -47,7 +48,9 @@ class HttpJournalReader:
 
     async def status(self, replica: ReplicaRef) -> ReplicaStatus:
         found = _decode(await self._get(replica, "/internal/status"), _Status)
-        return ReplicaStatus(found.epoch or "", frozenset(map(RequestId, found.request_ids)))
+        return ReplicaStatus(
+            found.epoch or "", frozenset(map(RequestId, found.request_ids)), found.state == "draining"
+        )
 
     async def read(self, replica: ReplicaRef, after: str | None, limit: int) -> JournalPage:
         path = f"/internal/usage?limit={limit}"

@@ -47,6 +47,8 @@ class ReplicaStatus:
     epoch: str
     request_ids: frozenset[RequestId]
     """Gateway request ids that the replica works on right now."""
+    is_draining: bool = False
+    """It waits for the reader of its journal before it exits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Lookout:
                 raise ReplicaUnreachable("it is stopped")
             status = await self._reader.status(replica)
             view.working_on |= status.request_ids
-            await self._read_journal(replica)
+            await self._read_journal(replica, is_last_look=status.is_draining)
         except NoJournal:
             return
         except ReplicaUnreachable as error:
@@ -92,14 +92,15 @@ class Lookout:
         self._volumes.pop(replica.replica_id, None)
         view.readable.add(replica.replica_id)
 
-    async def _read_journal(self, replica: ReplicaRef) -> None:
+    async def _read_journal(self, replica: ReplicaRef, *, is_last_look: bool) -> None:
+        """Asking for what follows acknowledges what was saved; a draining replica waits for that."""
         async with self._database.transaction() as connection:
             cursor = await cursor_of(connection, replica.replica_id)
         for _ in range(PAGES_PER_PASS_MAX):
             page = await self._reader.read(replica, cursor, PAGE_RECORDS)
             cursor = page.cursor
             await self._save(replica, cursor, page.records, page.unreadable)
-            if page.is_complete:
+            if page.is_complete and not (is_last_look and page.records):
                 return
         raise ReplicaUnreachable("the journal grows faster than it is read")
 

@@ -18,6 +18,8 @@ import aiohttp
 import psutil
 import pytest
 
+from engine.server import segments
+from engine.server.journal import Journal
 from tests.tiny_tokenizer import write_llama_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +106,16 @@ async def test_serves_and_drains(tmp_path: Path) -> None:
         engine.process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(engine.process.wait(), 20) == 0
         assert not psutil.wait_procs(children, timeout=5)[1]
+
+
+async def test_a_start_removes_journals_that_are_old(tmp_path: Path) -> None:
+    directory = tmp_path / "journal"
+    Journal(directory, 0, lambda: 1).close()
+    (old,) = segments.list_segments(directory)
+    os.utime(old.path, (1, 1))
+    async with running_engine(tmp_path) as engine:
+        await engine.until_ready()
+        assert old not in segments.list_segments(directory)
 
 
 async def test_drain_lets_streams_finish(tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
+from engine.server import api_process
+from engine.server.acknowledged import is_acknowledged
 from engine.server.control import Abort, CoreUp, Drain
 from engine.server.journal_reader import read_page
 from engine.server.services import Phase
@@ -59,6 +62,53 @@ async def test_drain(model_dir: Path, tmp_path: Path) -> None:
         assert await exit_status(server) == 0
         ends = [r.finish_reason for r in read_page(tmp_path, "", 99).records if r.kind == "end"]
         assert ends == ["stop", "stop"]
+
+
+async def test_a_drained_process_stays_until_its_journal_is_acknowledged(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    """A reader that has paged through the journal before gets the rest before the address is gone."""
+    async with running_server(model_dir, tmp_path) as server, server.session() as session:
+        await _one_request(session)
+        await _page(session, (await _page(session, ""))["cursor"])
+        await _one_request(session)
+        server.tell(Drain())
+        await server.until(lambda: server.services.phase is Phase.CLOSED)
+        page = await _page(session, "")
+        assert [record["kind"] for record in page["records"]].count("end") >= 1
+        await asyncio.sleep(3 * api_process._ACKNOWLEDGE_POLL_S)
+        assert server.exit_status is not None
+        assert not server.exit_status.done(), "what was read is not yet kept"
+        await _page(session, page["cursor"])
+        assert await exit_status(server) == 0
+
+
+async def test_a_reader_that_is_gone_is_not_waited_for_for_ever(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_process, "ACKNOWLEDGE_S", 0.2)
+    async with running_server(model_dir, tmp_path) as server, server.session() as session:
+        await _one_request(session)
+        await _page(session, (await _page(session, ""))["cursor"])
+        await _one_request(session)
+        server.tell(Drain())
+        assert await exit_status(server) == 0
+        assert not is_acknowledged(tmp_path)
+
+
+async def _page(session: aiohttp.ClientSession, after: str) -> dict[str, Any]:
+    async with session.get("/internal/usage", params={"after": after}) as answer:
+        assert answer.status == 200
+        document: dict[str, Any] = await answer.json()
+        return document
+
+
+async def _one_request(session: aiohttp.ClientSession) -> None:
+    body = {**CHAT, "stream": False, "max_tokens": 2}
+    async with session.post(
+        "/v1/chat/completions", json=body, headers={"x-gateway-request-id": "gw"}
+    ) as answer:
+        assert answer.status == 200
 
 
 async def test_drain_timeout_aborts(model_dir: Path, tmp_path: Path) -> None:

@@ -124,6 +124,20 @@ async def test_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     writer.close()
 
 
+async def test_a_segment_is_closed_when_it_is_old(tmp_path: Path) -> None:
+    """Else an engine with little to do would keep everything for ever."""
+    now_ms = 1
+    writer = Journal(tmp_path, 0, lambda: now_ms)
+    writer.write(record("a"))
+    now_ms += journal.SEGMENT_S * 1000
+    writer.write(record("b"))
+    writer.write(record("c"))
+    first, second = segments.list_segments(tmp_path)
+    assert (journal.is_closed(first), journal.is_closed(second)) == (True, False)
+    assert names(tmp_path) == ["start a", "start b", "start c"]
+    writer.close()
+
+
 async def test_a_full_disk_fails_the_write_and_hides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,15 @@ async def test_status_names_the_requests_in_flight(serve: Serve, reader: HttpJou
         return web.json_response({"epoch": "e7", "state": "ready", "request_ids": ["req_1", "req_2"]})
 
     status = await reader.status(await serve(engine))
-    assert (status.epoch, status.request_ids) == ("e7", {"req_1", "req_2"})
+    assert (status.epoch, status.request_ids, status.is_draining) == ("e7", {"req_1", "req_2"}, False)
+
+
+async def test_status_tells_a_replica_that_drains(serve: Serve, reader: HttpJournalReader) -> None:
+    async def engine(request: web.Request) -> web.Response:
+        return web.json_response({"epoch": None, "state": "draining", "request_ids": []})
+
+    status = await reader.status(await serve(engine))
+    assert (status.epoch, status.is_draining) == ("", True)
 
 
 @pytest.mark.parametrize(

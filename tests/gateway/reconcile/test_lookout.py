@@ -30,13 +30,17 @@ class Reader:
 
     def __init__(self) -> None:
         self.bad: JournalPage | Exception = ReplicaUnreachable("nobody there")
+        self.is_draining = False
+        self.asked_after: list[str | None] = []
 
     async def status(self, replica: ReplicaRef) -> ReplicaStatus:
-        return ReplicaStatus("e1", frozenset({RequestId(f"req_on_{replica.replica_id}")}))
+        working_on = frozenset({RequestId(f"req_on_{replica.replica_id}")})
+        return ReplicaStatus("e1", working_on, self.is_draining)
 
     async def read(self, replica: ReplicaRef, after: str | None, limit: int) -> JournalPage:
+        self.asked_after.append(after)
         if replica.replica_id == GOOD:
-            return JournalPage((_record("req_good"),), "g1", True)
+            return JournalPage(() if after == "g1" else (_record("req_good"),), "g1", True)
         if isinstance(self.bad, Exception):
             raise self.bad
         return self.bad
@@ -94,6 +98,16 @@ async def test_a_record_that_nobody_understands_is_listed_and_passed_over(scene:
     assert await scene.books.value("SELECT cursor FROM journal_cursor") == "b1"
     rows = await scene.books.rows("SELECT kind, replica_id, details ->> 'record' FROM review_item")
     assert [tuple(row) for row in rows] == [("unreadable_record", BAD, '{"kind": "teleported"}')]
+
+
+async def test_what_was_saved_is_acknowledged_at_once_to_a_replica_that_drains(scene: Scene) -> None:
+    """It waits for that before it exits."""
+    await scene.lookout.look([_replica(GOOD)])
+    assert scene.reader.asked_after == [None]
+    await scene.books.run("DELETE FROM journal_cursor")
+    scene.reader.is_draining = True
+    await scene.lookout.look([_replica(GOOD)])
+    assert scene.reader.asked_after == [None, None, "g1"]
 
 
 async def test_the_volume_of_a_replica_that_is_gone_is_read(scene: Scene, tmp_path: Path) -> None:
