@@ -3,7 +3,8 @@
 Amounts are exact: the ledger's integers of nano-USD are written into the JSON as decimals digit by digit, never as a
 binary fraction. A reader whose numbers are doubles still gets the exact amount back, rounded to nine decimals, as long
 as a result is below 4 million USD; `amount_nanousd` beside it is the integer itself.
-A line item is a served model and one of the three priced components, `my-model, input_tokens`.
+A line item is a served model and what was paid for, `my-model, input_tokens`: one of the three priced components, or
+`my-model, adjustments` for what an operator corrected by hand. What belongs to no model is `credits`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ __all__ = ["CostRoutes"]
 
 DAYS_MAX = 180
 OTHER_SOURCE = "unlabeled"
-COMPONENTS = ("input_tokens", "cached_input_tokens", "output_tokens")
+COMPONENTS = ("input_tokens", "cached_input_tokens", "output_tokens", "adjustments")
+CREDITS = "credits"
 
-CostField = Literal["project_id", "api_key_id", "line_item", "api_source"]
-_DIMENSIONS: dict[str, Dimension] = {"project_id": "tenant_id", "api_key_id": "key_id"}
+CostField = Literal["project_id", "user_id", "api_key_id", "line_item", "api_source"]
+_DIMENSIONS: dict[str, Dimension] = {
+    "project_id": "tenant_id",
+    "user_id": "user_ref",
+    "api_key_id": "key_id",
+}
 
 
 class CostParams(RangeParams):
@@ -67,10 +73,7 @@ class CostRoutes:
         def results(rows: Sequence[UsageRow]) -> list[Json]:
             if by_line or lines:
                 return _line_results(rows, fields, frozenset(lines), by_line, named)
-            return [
-                _result(row.sums.amount_nanousd, named | dict(zip(fields, row.group, strict=True)))
-                for row in rows
-            ]
+            return [_result(row.sums.amount_nanousd, named | _names(fields, row.group)) for row in rows]
 
         return await self._pages.answer(params, "1d", params.limit, wanted, dimensions, results)
 
@@ -85,9 +88,9 @@ def _line_results(
     """Rows that are grouped by `fields` and the served model, as lines, or summed over the lines wanted."""
     found: list[Json] = []
     for group, some in groupby(rows, lambda row: row.group[:-1]):
-        names = named | dict(zip(fields, group, strict=True))
+        names = named | _names(fields, group)
         items = [
-            (f"{row.group[-1]}, {component}", tokens, amount)
+            (_item(row.group[-1], component), tokens, amount)
             for row in some
             for component, tokens, amount in _components(row.sums)
             if not lines or (row.group[-1], component) in lines
@@ -103,19 +106,31 @@ def _line_results(
     return found
 
 
-def _components(sums: UsageSums) -> Iterator[tuple[str, int, int]]:
-    tokens = (sums.prompt_uncached_tokens, sums.prompt_cached_tokens, sums.completion_tokens)
-    amounts = (sums.input_nanousd, sums.cached_input_nanousd, sums.output_nanousd)
-    return zip(COMPONENTS, tokens, amounts, strict=True)
+def _components(sums: UsageSums) -> Iterator[tuple[str, int | None, int]]:
+    """Component, tokens if it is priced by them, amount. The amounts add up to the whole."""
+    tokens = (sums.prompt_uncached_tokens, sums.prompt_cached_tokens, sums.completion_tokens, None)
+    priced = (sums.input_nanousd, sums.cached_input_nanousd, sums.output_nanousd)
+    return zip(COMPONENTS, tokens, (*priced, sums.amount_nanousd - sum(priced)), strict=True)
+
+
+def _item(model: str | bool | None, component: str) -> str:
+    return f"{model}, {component}" if model else CREDITS
 
 
 def _line(item: str) -> tuple[str, str]:
+    """The served model and the component that a line item names."""
+    if item == CREDITS:
+        return "", COMPONENTS[-1]
     model, _, component = item.rpartition(", ")
     if component not in COMPONENTS:
-        raise InvalidValue(
-            f"A line item ends in one of: {', '.join(', ' + name for name in COMPONENTS)}.", "line_items"
-        )
+        endings = ", ".join(f"', {name}'" for name in COMPONENTS)
+        raise InvalidValue(f"A line item is '{CREDITS}' or ends in one of {endings}.", "line_items")
     return model, component
+
+
+def _names(fields: Sequence[str], group: Sequence[str | bool | None]) -> Json:
+    """What belongs to no key or user has none."""
+    return {name: value or None for name, value in zip(fields, group, strict=True)}
 
 
 def _result(amount_nanousd: int, names: Json, tokens: int | None = None) -> Json:

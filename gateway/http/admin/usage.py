@@ -1,8 +1,9 @@
 """`usage/completions` and `usage/embeddings`, as OpenAI has them: tokens and requests per bucket and group.
 
 Read from the rollups, so a figure is as old as the worker's last turn (about a second). Everything that is not an
-embedding counts as a completion. Tokens are text: no route takes audio or images. A project is a tenant, a service
-tier the class in which a request was scheduled, and no traffic comes from OpenAI's own agents.
+embedding counts as a completion. Tokens are text: no route takes audio or images. A project is a tenant, a user
+the pseudonym of an end user whom a request named, a service tier the class in which a request was scheduled, and no
+traffic comes from OpenAI's own agents.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ LIMITS: dict[Width, tuple[int, int]] = {"1m": (60, 1_440), "1h": (24, 168), "1d"
 
 OTHER_SOURCE = "unlabeled"
 
-EmbeddingsField = Literal["project_id", "api_key_id", "model"]
+EmbeddingsField = Literal["project_id", "user_id", "api_key_id", "model"]
 CompletionsField = Literal[EmbeddingsField, "batch", "service_tier", "api_source"]
 _DIMENSIONS: dict[str, Dimension] = {
     "project_id": "tenant_id",
+    "user_id": "user_ref",
     "api_key_id": "key_id",
     "model": "served_model",
     "batch": "is_batch",
@@ -42,6 +44,7 @@ class UsageParams(RangeParams):
     limit: Annotated[int, Field(ge=1)] | None = None
     project_ids: Ids = ()
     api_key_ids: Ids = ()
+    user_ids: Ids = ()
     models: Ids = ()
 
 
@@ -95,7 +98,8 @@ class UsageRoutes:
                 | constant
                 | dict(zip((name for name in fields if name in _DIMENSIONS), row.group, strict=True))
                 for row in rows
-            ]
+                if row.sums.requests or row.sums.prompt_tokens or row.sums.completion_tokens
+            ]  # money that moved without a request (a credit) is no usage
 
         return await self._pages.answer(params, params.bucket_width, limit, wanted, dimensions, results)
 
@@ -104,6 +108,7 @@ def _filter(params: UsageParams, is_embeddings: bool, is_batch: bool | None = No
     return UsageFilter(
         tenant_ids=params.project_ids or None,
         key_ids=params.api_key_ids or None,
+        user_refs=params.user_ids or None,
         served_models=params.models or None,
         is_batch=is_batch,
         is_embeddings=is_embeddings,

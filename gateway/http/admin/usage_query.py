@@ -15,12 +15,21 @@ from pydantic import Field
 from gateway.errors import InvalidValue
 from gateway.http.admin.common import AdminParts, Json, Params, json_answer
 from gateway.ledger.buckets import WIDTH_S, BucketPage, Width, bucket_page, minutes_of
-from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageReader, UsageRow
+from gateway.ledger.repository.usage import (
+    Dimension,
+    UsageFilter,
+    UsageReader,
+    UsageRow,
+    needs_events,
+)
 
 __all__ = ["Ids", "RangeParams", "Rows", "UsagePages", "fitting", "range_of"]
 
 ROWS_MAX = 5_000
 """Results of one page, over all its buckets: a page holds fewer buckets than its limit rather than more rows."""
+
+EVENTS_MAX = 100_000
+"""Events that one page may sum up when the rollups cannot answer: of a busy day, a page holds that day alone."""
 
 TIME_MAX = 32_503_680_000  # the year 3000
 PAGE_PREFIX = "page_"
@@ -60,6 +69,9 @@ class UsagePages:
             return json_answer(_page([], None))
         page = bucket_page(begin, end, width, limit)
         async with self._p.database.read() as session:
+            if needs_events(wanted, group_by):
+                fit = await self._reader.buckets_within(session, page.buckets, width, wanted, EVENTS_MAX)
+                page = bucket_page(begin, end, width, fit)
             rows = await self._reader.buckets(session, page.buckets, width, wanted, group_by, ROWS_MAX + 1)
         page, rows = fitting(page, rows, ROWS_MAX)
         found = {bucket: results(list(some)) for bucket, some in groupby(rows, lambda row: row.bucket)}

@@ -1,30 +1,54 @@
-"""Sums of usage per bucket and dimension, read from the rollups alone: what a query costs depends on the range and
-on how many combinations were in use, never on how many requests there were.
+"""Sums of usage per bucket and dimension.
+
+Read from the rollups: what a query costs depends on the range and on how many combinations were in use, not on how
+many requests there were. The rollups do not know end users: questions about those are answered from the events, and
+`buckets_within` says how much of a page that may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from sqlalchemy import BigInteger, ColumnElement, Select, Subquery, cast, extract, func, select, union_all
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    Subquery,
+    and_,
+    case,
+    cast,
+    extract,
+    func,
+    select,
+    union_all,
+)
 
 from gateway.db import ReadSession
 from gateway.ledger.buckets import WIDTH_S, Bucket, Segment, Width, segments
-from gateway.ledger.models import RollupDay, RollupHour, RollupMinute
+from gateway.ledger.models import RollupDay, RollupHour, RollupMinute, UsageEvent
 
-__all__ = ["DIMENSIONS", "Dimension", "UsageFilter", "UsageReader", "UsageRow", "UsageSums"]
+__all__ = [
+    "DIMENSIONS",
+    "Dimension",
+    "UsageFilter",
+    "UsageReader",
+    "UsageRow",
+    "UsageSums",
+    "needs_events",
+]
 
 BATCH = "batch"
 EMBEDDINGS = "embeddings"
 
 Dimension = Literal[
-    "tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status", "is_batch"
+    *("tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status"),
+    *("is_batch", "user_ref"),
 ]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-_STORED = tuple(name for name in DIMENSIONS if name != "is_batch")
+_STORED = tuple(name for name in DIMENSIONS if name not in ("is_batch", "user_ref"))
 _ROLLUPS: dict[Width, Any] = {
     "1m": RollupMinute.__table__,
     "1h": RollupHour.__table__,
@@ -69,6 +93,7 @@ class UsageFilter:
     statuses: Sequence[str] | None = None
     is_batch: bool | None = None
     is_embeddings: bool | None = None
+    user_refs: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +117,7 @@ class UsageReader:
     ) -> list[UsageRow]:
         """At most `limit` rows, by bucket and group. `page` is one of `buckets.bucket_page`."""
         start, end = page[0].start, page[-1].end
-        source = _source(segments(start, end, width), wanted)
+        source = _source(start, end, width, wanted, group_by)
         unit = WIDTH_S[width]
         bucket = func.greatest(source.c.at // unit * unit, start)
         columns = [bucket.label("bucket"), *_group_columns(source, group_by)]
@@ -100,19 +125,57 @@ class UsageReader:
         found = await session.execute(query)
         return [_row(row, len(group_by)) for row in found]
 
+    async def buckets_within(
+        self,
+        session: ReadSession,
+        page: Sequence[Bucket],
+        width: Width,
+        wanted: UsageFilter,
+        events_max: int,
+    ) -> int:
+        """How many of the page's buckets together have at most so many events, as the rollups say; at least one."""
+        without_users = replace(wanted, user_refs=None)
+        rows = await self.buckets(session, page, width, without_users, (), len(page))
+        counts = {row.bucket: row.sums.requests for row in rows}
+        total = 0
+        for number, bucket in enumerate(page):
+            total += counts.get(bucket.start, 0)
+            if total > events_max:
+                return max(1, number)
+        return len(page)
 
-def _source(parts: Sequence[Segment], wanted: UsageFilter) -> Subquery:
-    """The rollup rows of all segments, with `at` in unix seconds."""
-    return union_all(*(_segment(part, wanted) for part in parts)).subquery("usage")
+
+def needs_events(wanted: UsageFilter, group_by: Sequence[Dimension]) -> bool:
+    return wanted.user_refs is not None or "user_ref" in group_by
+
+
+def _source(
+    start: int, end: int, width: Width, wanted: UsageFilter, group_by: Sequence[Dimension]
+) -> Subquery:
+    """Rows that hold the sums and all the dimensions asked for, with `at` in unix seconds."""
+    if needs_events(wanted, group_by):
+        return _events(start, end, wanted).subquery("usage")
+    return union_all(*(_segment(part, wanted) for part in segments(start, end, width))).subquery("usage")
+
+
+def _events(start: int, end: int, wanted: UsageFilter) -> Select[Any]:
+    table = UsageEvent.__table__.c
+    is_request = and_(table.corrects.is_(None), table.kind == "request")
+    columns = [
+        _unix(table.occurred_at),
+        *(table[name] for name in (*_STORED, "user_ref")),
+        case((is_request, 1), else_=0).label("requests"),
+        *(table[name] for name in _SUMS if name != "requests"),
+    ]
+    query = select(*columns).where(table.occurred_at >= _at(start), table.occurred_at < _at(end))
+    return query.where(*_conditions(table, wanted))
 
 
 def _segment(part: Segment, wanted: UsageFilter) -> Select[Any]:
-    table = _ROLLUPS[part.width]
-    start, end = (datetime.fromtimestamp(at, UTC) for at in (part.start, part.end))
-    at = cast(extract("epoch", table.c.bucket), BigInteger).label("at")
-    query = select(at, *(table.c[name] for name in (*_STORED, *_SUMS)))
-    query = query.where(table.c.bucket >= start, table.c.bucket < end)
-    return query.where(*_conditions(table.c, wanted))
+    table = _ROLLUPS[part.width].c
+    query = select(_unix(table.bucket), *(table[name] for name in (*_STORED, *_SUMS)))
+    query = query.where(table.bucket >= _at(part.start), table.bucket < _at(part.end))
+    return query.where(*_conditions(table, wanted))
 
 
 def _conditions(columns: Any, wanted: UsageFilter) -> list[ColumnElement[bool]]:
@@ -123,6 +186,7 @@ def _conditions(columns: Any, wanted: UsageFilter) -> list[ColumnElement[bool]]:
         "pool_id": wanted.pool_ids,
         "request_class": wanted.request_classes,
         "status": wanted.statuses,
+        "user_ref": wanted.user_refs,
     }
     found = [columns[name].in_(values) for name, values in lists.items() if values is not None]
     for column, value, is_wanted in (
@@ -146,3 +210,11 @@ def _summed(source: Subquery, columns: Sequence[ColumnElement[Any]]) -> Select[A
 
 def _row(row: Any, width: int) -> UsageRow:
     return UsageRow(row[0], tuple(row[1 : 1 + width]), UsageSums(*row[1 + width :]))
+
+
+def _unix(column: ColumnElement[datetime]) -> ColumnElement[int]:
+    return cast(func.floor(extract("epoch", column)), BigInteger).label("at")
+
+
+def _at(unix: int) -> datetime:
+    return datetime.fromtimestamp(unix, UTC)

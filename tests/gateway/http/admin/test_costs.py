@@ -11,8 +11,10 @@ import openai
 import pytest
 from openai.types.admin.organization.usage_costs_response import DataResultOrganizationCostsResult as Cost
 
+from gateway.ids import RequestId, TenantId
+from gateway.ledger.adjusting import Adjuster, Adjustment, Credit
 from tests.gateway.http.admin.clients import admin_client
-from tests.gateway.usage_events import correct, settled, write
+from tests.gateway.usage_events import correct, fold_all, settled, write
 from tests.harness import Gateway
 
 MIDNIGHT = datetime(2026, 3, 29, tzinfo=UTC)
@@ -20,7 +22,7 @@ START = int(MIDNIGHT.timestamp())
 DAY = 86_400
 # Prices of the builders: 100 nano-USD an input token, 10 a cached one, 400 an output token.
 EVENTS: list[tuple[int, tuple[int, int, int], dict[str, Any]]] = [
-    (0, (10, 4, 5), {}),
+    (0, (10, 4, 5), {"user_ref": "u1"}),
     (1, (1, 0, 0), {"key_id": "key_b"}),
     (30, (7, 7, 1), {"tenant_id": "proj_b", "served_model": "large, really"}),
     (50, (3, 0, 3), {"tenant_id": "proj_b", "endpoint": "embeddings"}),
@@ -64,6 +66,7 @@ async def test_every_field_of_a_result(costs: Any) -> None:
         "quantity_unit": None,
         "line_item": None,
         "project_id": None,
+        "user_id": None,
         "api_key_id": None,
         "api_source": None,
     }
@@ -108,11 +111,47 @@ async def test_line_items_groups_and_filters(costs: Any) -> None:
     assert by_key == {("key_a",): (COSTS[0], None), ("key_b",): (COSTS[1], None)}
     assert await found(api_key_ids=["key_b"]) == {(): (COSTS[1], None)}
     assert await found("api_source", group_by=["api_source"]) == {("unlabeled",): (sum(COSTS), None)}
+    by_user = await found("user_id", "project_id", group_by=["user_id", "project_id"])
+    assert by_user["u1", "proj_a"] == (COSTS[0], None)
+    assert by_user[None, "proj_a"] == (COSTS[1], None)
     both = await found(
         "project_id", "line_item", group_by=["line_item", "project_id"], project_ids=["proj_b"]
     )
     assert both["proj_b", "tiny, output_tokens"] == (1200, 3)
     assert sum(amount for amount, _ in both.values()) == COSTS[2] + COSTS[3]
+
+
+async def test_money_by_hand_is_a_line_of_its_own(costs: Any, gateway: Gateway) -> None:
+    """A credit belongs to a project and to no model or key; the lines still add up to the costs."""
+    tenant = await gateway.tenant()
+    now = datetime.now(UTC)
+    today = int(now.timestamp()) // DAY * DAY
+    await write(gateway.app.database, [settled(99, now, asked={"tenant_id": tenant.id})])
+    by_hand = Adjuster(gateway.app.clock, gateway.app.ids)
+    tenant_id, request_id = TenantId(tenant.id), RequestId("req_000099")
+    async with gateway.app.database.write() as session:
+        await by_hand.credit(session, Credit("key-1", tenant_id, 500, "goodwill", "someone"))
+        await by_hand.adjust(session, Adjustment("key-2", tenant_id, request_id, -7, "a slip", "someone"))
+    await fold_all(gateway.app.database)
+    page = await costs(start_time=today, group_by=["line_item", "api_key_id"])
+    lines = [
+        (result.line_item, result.api_key_id, nanousd(result), result.quantity)
+        for result in page.data[0].results
+    ]
+    assert sorted(lines) == [
+        ("credits", None, -500, None),
+        ("tiny, adjustments", "key_a", -7, None),
+        ("tiny, input_tokens", "key_a", 1_000, 10),
+        ("tiny, output_tokens", "key_a", 2_000, 5),
+    ]
+    [whole] = (await costs(start_time=today, project_ids=[tenant.id])).data[0].results
+    assert nanousd(whole) == 3_000 - 507, "the lines add up to the whole"
+    for item, amount in (("credits", -500), ("tiny, adjustments", -7)):
+        [only] = (await costs(start_time=today, line_items=[item])).data[0].results
+        assert nanousd(only) == amount
+    usage = admin_client(gateway).admin.organization.usage
+    [result] = (await usage.completions(start_time=today, group_by=["model"])).data[0].results
+    assert (result.model, result.num_model_requests) == ("tiny", 1), "what is no request is not counted"
 
 
 async def test_pages_are_walked_to_the_end(costs: Any) -> None:

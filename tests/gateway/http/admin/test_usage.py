@@ -25,11 +25,11 @@ DAY, HOUR = 86_400, 3_600
 
 # hours after midnight, tokens, fields of the reservation
 EVENTS: list[tuple[float, tuple[int, int, int], dict[str, Any]]] = [
-    (0, (10, 4, 5), {}),
+    (0, (10, 4, 5), {"user_ref": "u1"}),
     (0.9, (20, 0, 7), {"key_id": "key_b"}),
     (1, (30, 30, 0), {"served_model": "large"}),
-    (25, (40, 0, 9), {"tenant_id": "proj_b", "key_id": "key_c"}),
-    (26, (50, 0, 1), {"request_class": "batch"}),
+    (25, (40, 0, 9), {"tenant_id": "proj_b", "key_id": "key_c", "user_ref": "u2"}),
+    (26, (50, 0, 1), {"request_class": "batch", "user_ref": "u1"}),
     (26, (60, 0, 0), {"endpoint": "embeddings", "served_model": "embed"}),
     (49, (70, 10, 2), {"endpoint": "completions", "tenant_id": "proj_b", "key_id": "key_c"}),
 ]
@@ -82,6 +82,7 @@ async def test_every_field_of_a_completions_result(usage: Any) -> None:
         "output_audio_tokens": 0,
         "output_image_tokens": 0,
         "project_id": None,
+        "user_id": None,
         "api_key_id": None,
         "model": None,
         "batch": None,
@@ -96,7 +97,7 @@ async def test_embeddings_apart_from_completions(usage: Any) -> None:
     [result] = page.data[1].results
     assert isinstance(result, Embeddings)
     assert (result.input_tokens, result.num_model_requests, result.model) == (60, 1, "embed")
-    assert (result.project_id, result.api_key_id) == (None, None)
+    assert (result.project_id, result.api_key_id, result.user_id) == (None, None, None)
     completions = await _all(usage.completions, start_time=START, end_time=START + 3 * DAY)
     assert sum(bucket.results[0].num_model_requests for bucket in completions) == len(EVENTS) - 1
 
@@ -109,6 +110,9 @@ QUERIES: list[tuple[dict[str, Any], dict[tuple[Any, ...], int]]] = [
     ({"group_by": ["batch"]}, {(True,): 1, (False,): 5}),
     ({"group_by": ["service_tier"]}, {("interactive",): 5, ("batch",): 1}),
     ({"group_by": ["api_source"]}, {("unlabeled",): 6}),
+    ({"group_by": ["user_id"]}, {("u1",): 2, ("u2",): 1, (): 3}),
+    ({"user_ids": ["u1", "u2"], "group_by": ["project_id", "user_id"]}, {("proj_a", "u1"): 2, ("proj_b", "u2"): 1}),
+    ({"user_ids": ["u1"], "project_ids": ["proj_b"]}, {}),
     ({"batch": True}, {(): 1}),
     ({"batch": False}, {(): 5}),
     ({"project_ids": ["proj_b"]}, {(): 2}),
@@ -122,14 +126,14 @@ QUERIES: list[tuple[dict[str, Any], dict[tuple[Any, ...], int]]] = [
 async def test_groups_and_filters(usage: Any, width: str) -> None:
     """Whatever the buckets, their sum is the same."""
     limit = {"1m": 1440, "1h": 168, "1d": 31}[width]
-    names = ("project_id", "api_key_id", "model", "batch", "service_tier", "api_source")
+    names = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier", "api_source")
     for query, expected in QUERIES:
         found: dict[tuple[Any, ...], int] = {}
         range_ = {"start_time": START, "end_time": START + 3 * DAY, "bucket_width": width, "limit": limit}
         for bucket in await _all(usage.completions, **range_, **query):
             for result in bucket.results:
                 group = tuple(value for name in names if (value := getattr(result, name)) is not None)
-                assert len(group) == len(query.get("group_by", ())), "what was not asked for is null"
+                assert len(group) <= len(query.get("group_by", ())), "what was not asked for is null"
                 found[group] = found.get(group, 0) + result.num_model_requests
         assert found == expected, query
 
@@ -169,6 +173,20 @@ async def test_the_range_cuts_the_first_and_the_last_bucket(usage: Any) -> None:
         usage.completions, **{**query, "start_time": START + 3_240, "end_time": START + 49 * HOUR + 60}
     )
     assert sum(result.num_model_requests for bucket in more for result in bucket.results) == 5
+
+
+async def test_what_needs_the_events_comes_in_smaller_pages(
+    usage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Duty C23: questions about end users read events, so a page ends after so many of them, at a whole bucket."""
+    monkeypatch.setattr("gateway.http.admin.usage_query.EVENTS_MAX", 3)
+    query = {"start_time": START, "end_time": START + 3 * DAY, "group_by": ["user_id"]}
+    page = await usage.completions(**query)
+    assert [bucket.start_time for bucket in page.data] == [START], "three requests on the first day"
+    assert page.has_more
+    buckets = await _all(usage.completions, **query)
+    assert [(bucket.start_time - START) // DAY for bucket in buckets] == [0, 1, 2]
+    assert sum(result.num_model_requests for bucket in buckets for result in bucket.results) == 6
 
 
 async def test_a_correction_changes_tokens_and_no_count(usage: Any, gateway: Gateway) -> None:

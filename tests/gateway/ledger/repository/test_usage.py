@@ -49,6 +49,7 @@ async def _random_events(database: Database, draw: random.Random) -> list[EventR
                 "pool_id": draw.choice(("pool_a", "pool_b")),
                 "endpoint": draw.choice(("chat.completions", "embeddings")),
                 "request_class": draw.choice(("interactive", "batch")),
+                "user_ref": draw.choice((None, "u1", "u2")),
             },
             status=draw.choice(("ok", "partial", "cancelled")),
         )
@@ -76,7 +77,10 @@ def _recomputed(
         }
         key = bucket, tuple(values[name] for name in group_by)
         sums[key] += UsageSums(*(values[name] for name in UsageSums.__dataclass_fields__))
-    return [UsageRow(*key, sums[key]) for key in sorted(sums)]
+    return [
+        UsageRow(*key, sums[key])
+        for key in sorted(sums, key=lambda key: (key[0], [(value is None, value) for value in key[1]]))
+    ]
 
 
 async def test_reading_equals_recomputing(database: Database) -> None:
@@ -92,6 +96,7 @@ async def test_reading_equals_recomputing(database: Database) -> None:
         (UsageFilter(served_models=["tiny"], is_batch=True), lambda event: event["served_model"] == "tiny" and event["request_class"] == "batch"),
         (UsageFilter(is_embeddings=False, statuses=["ok"]), lambda event: event["endpoint"] != "embeddings" and event["status"] == "ok"),
         (UsageFilter(pool_ids=["pool_a"], is_batch=False), lambda event: event["pool_id"] == "pool_a" and event["request_class"] != "batch"),
+        (UsageFilter(user_refs=["u1"]), lambda event: event["user_ref"] == "u1"),
         (UsageFilter(request_classes=[]), lambda event: False),
     ]  # fmt: skip
     reader = UsageReader()
