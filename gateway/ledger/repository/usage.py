@@ -43,12 +43,12 @@ __all__ = [
 BATCH = "batch"
 EMBEDDINGS = "embeddings"
 
-Dimension = Literal[
-    *("tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status"),
-    *("is_batch", "user_ref"),
+StoredDimension = Literal[
+    "tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status"
 ]
+Dimension = Literal[StoredDimension, "is_batch", "user_ref"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-_STORED = tuple(name for name in DIMENSIONS if name not in ("is_batch", "user_ref"))
+_STORED: tuple[StoredDimension, ...] = get_args(StoredDimension)
 _ROLLUPS: dict[Width, Any] = {
     "1m": RollupMinute.__table__,
     "1h": RollupHour.__table__,
