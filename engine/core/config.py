@@ -24,7 +24,7 @@ class CoreConfig:
     """The token budget of one step."""
     eos_token_ids: tuple[int, ...]
     max_num_mixed_tokens: int | None = None
-    """The budget while answers run (`policy.step_budget`); None: the same."""
+    """An efficient size of a step in which answers run too (`policy.step_budget`); None: any is."""
     num_workers: int = 1
     """API processes; every one of them hears from the core at least once a heartbeat."""
     max_num_queued_reqs: int = 1024

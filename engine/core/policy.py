@@ -7,25 +7,27 @@ is `waiting` and `fairness`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from engine.core.config import CoreConfig
 from engine.core.request import Request
 
-_LEAST_PROMPT_SHARE = 4
-"""One part in so many of `max_num_mixed_tokens` is for prompts, however many answers run."""
 
+def step_budget(num_answers: int, num_prompt_tokens: int, config: CoreConfig) -> int:
+    """Tokens of the next step, in which `num_answers` rows go on answering while `num_prompt_tokens` wait.
 
-def step_budget(num_answers: int, config: CoreConfig) -> int:
-    """Tokens of a step in which `num_answers` rows go on answering.
-
-    Up to some size a step takes as long as reading the weights does, so prompt tokens beside answers are almost
-    free, while a large prompt step makes every answer wait and gathers arrivals into waves. Alone, prompts get all.
+    A small step takes as long as reading the weights does, so some prompt tokens beside answers are almost free; a
+    large one is efficient only at some sizes, and the larger it is the longer every answer waits for it, and the
+    more requests it sends on their way in one wave. So: what is nearly free, or, once that much waits, a multiple
+    of `max_num_mixed_tokens` with at least five eighths of one for prompts. Prompts alone get the whole budget.
     """
     most, mixed = config.max_num_batched_tokens, config.max_num_mixed_tokens
     if num_answers == 0 or mixed is None:
         return most
-    return min(most, max(mixed, num_answers + mixed // _LEAST_PROMPT_SHARE))
+    if num_prompt_tokens < mixed:
+        return min(most, max(3 * mixed // 8, num_answers + mixed // 8))
+    return min(most, math.ceil((num_answers + 5 * mixed // 8) / mixed) * mixed)
 
 
 def choose_victim(running: Iterable[Request]) -> Request:

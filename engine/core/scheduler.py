@@ -144,7 +144,8 @@ class Scheduler:
                 prompts.append(request)
             elif request.num_tokens < request.max_total_tokens:
                 wants.append((request, request.num_computed + 1))
-        plan.budget = policy.step_budget(len(wants), self._config)
+        backlog = sum(request.num_pending for request in prompts) + self.waiting.num_tokens
+        plan.budget = policy.step_budget(len(wants), backlog, self._config)
         budget = plan.budget - len(wants)
         for request in policy.prompt_order(prompts):
             num_tokens = min(budget, request.num_pending)

@@ -86,11 +86,13 @@ def test_groups_are_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "limits", "dtype"), [("cpu", (16, 512), "float32"), ("cuda", (256, 8192), "bfloat16")]
+    ("device", "limits", "dtype"),
+    [("cpu", (16, 512, None), "float32"), ("cuda", (256, 2048, 512), "bfloat16")],
 )
-def test_defaults_follow_the_device(device: str, limits: tuple[int, int], dtype: str) -> None:
+def test_defaults_follow_the_device(device: str, limits: tuple[int, int, int | None], dtype: str) -> None:
     resolved = resolve(EngineConfig.from_flags({"model": "m"}), _model(), device)  # type: ignore[arg-type]  # parametrised literal
-    assert (resolved.max_num_seqs, resolved.max_num_batched_tokens) == limits
+    limited = (resolved.max_num_seqs, resolved.max_num_batched_tokens, resolved.max_num_mixed_tokens)
+    assert limited == limits
     assert resolved.max_model_len == 4096
     assert (resolved.dtype, resolved.kv_dtype) == (dtype, dtype)
 

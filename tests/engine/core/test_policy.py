@@ -40,9 +40,13 @@ def test_every_running_request_can_take_a_page_in_every_group() -> None:
     assert headroom_pages(10, 6) == 60
 
 
-def test_a_step_beside_answers_is_smaller_but_never_without_room_for_prompts() -> None:
-    settings = config(max_num_batched_tokens=1024, max_num_mixed_tokens=128)
-    assert [step_budget(answers, settings) for answers in (0, 1, 96, 97, 500, 1020)] == [
-        1024, 128, 128, 129, 532, 1024,
-    ]  # fmt: skip
-    assert step_budget(5, config(max_num_batched_tokens=64)) == 64
+def test_beside_answers_a_step_is_small_until_enough_prompt_tokens_wait() -> None:
+    settings = config(max_num_batched_tokens=2048, max_num_mixed_tokens=512)
+    assert [step_budget(0, waiting, settings) for waiting in (0, 10_000)] == [2048, 2048]
+    assert [step_budget(answers, 511, settings) for answers in (1, 128, 129, 256)] == [192, 192, 193, 320]
+    sizes = [step_budget(answers, 512, settings) for answers in (1, 192, 193, 704, 705, 2000)]
+    assert sizes == [512, 512, 1024, 1024, 1536, 2048]
+
+
+def test_without_a_mixed_size_every_step_has_the_whole_budget() -> None:
+    assert step_budget(5, 512, config(max_num_batched_tokens=64)) == 64

@@ -80,16 +80,18 @@ def test_answers_go_before_prompts_and_prompts_share_the_rest() -> None:
     assert work(scheduled(owner)) == [("a", 9, 1, True), ("c", 0, 18, False), ("b", 39, 21, True)]
 
 
-def test_prompts_get_the_whole_budget_alone_and_a_smaller_one_beside_answers() -> None:
-    owner = scheduler(max_num_batched_tokens=64, max_num_mixed_tokens=16)
+def test_beside_answers_prompts_come_in_small_steps_or_in_full_ones() -> None:
+    owner = scheduler(max_num_batched_tokens=64, max_num_mixed_tokens=32)
     lined_up(owner, "a", [1] * 50)
     assert work(scheduled(owner)) == [("a", 0, 50, True)]
     lined_up(owner, "b", [2] * 40)
     assert [work(scheduled(owner)) for _ in range(3)] == [
-        [("a", 50, 1, True), ("b", 0, 15, False)],
-        [("a", 51, 1, True), ("b", 15, 15, False)],
-        [("a", 52, 1, True), ("b", 30, 10, True)],
+        [("a", 50, 1, True), ("b", 0, 31, False)],
+        [("a", 51, 1, True), ("b", 31, 9, True)],
+        [("a", 52, 1, True), ("b", 40, 1, True)],
     ]
+    lined_up(owner, "c", [3] * 20)
+    assert [work(scheduled(owner))[2:] for _ in range(2)] == [[("c", 0, 10, False)], [("c", 10, 10, True)]]
 
 
 def test_a_batch_prompt_yields_the_budget_to_an_interactive_one() -> None:
