@@ -254,7 +254,7 @@ class Gateway:
     async def audit(self) -> None:
         """Call after `stop()`, which settles everything."""
         admitted = self._reserved()
-        events = await self.sql("SELECT * FROM usage_event WHERE corrects IS NULL")
+        events = await self.sql("SELECT * FROM usage_event WHERE corrects IS NULL AND kind = 'request'")
         assert len(events) == admitted, f"{admitted} requests were admitted, {len(events)} have an event"
         assert len({event["request_id"] for event in events}) == len(events)
         assert await self.sql("SELECT * FROM hold") == []
@@ -267,7 +267,7 @@ class Gateway:
         differing = await self.sql(
             """
             SELECT e.request_id, e.status, e.completion_tokens, a.completion FROM usage_event e
-            JOIN settled_request s ON s.request_id = e.request_id AND NOT s.is_provisional
+            JOIN settled_request s ON s.request_id = e.request_id AND NOT s.is_provisional AND e.kind = 'request'
             LEFT JOIN (
                 SELECT request_id, sum(billed_prompt_tokens) AS prompt, sum(billed_completion_tokens) AS completion
                 FROM attempt GROUP BY request_id

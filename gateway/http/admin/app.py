@@ -21,6 +21,7 @@ from gateway.errors import (
 from gateway.http.admin.budgets import BudgetRoutes
 from gateway.http.admin.common import AdminParts, plain_arrays
 from gateway.http.admin.costs import CostRoutes
+from gateway.http.admin.entries import EntryRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
@@ -44,6 +45,7 @@ RESOURCES = (
     PriceRoutes,
     PoolRoutes,
     BudgetRoutes,
+    EntryRoutes,
     UsageRoutes,
     CostRoutes,
     RequestRoutes,
