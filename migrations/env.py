@@ -9,6 +9,7 @@ import re
 from alembic import context
 
 import gateway.audit.models
+import gateway.exports.models
 import gateway.ledger.models
 import gateway.pool.models
 import gateway.routing.models

@@ -90,7 +90,7 @@ RULES = (
 LAYERS = (
     ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
     ("http",),
-    ("pipeline",),
+    ("pipeline", "exports"),
     ("exchange", "reconcile"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),

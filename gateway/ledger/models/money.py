@@ -166,6 +166,7 @@ class UsageEvent(Base):
             name="negative_only_if_correction",
         ),
         Index("ix_usage_event_occurred_at_brin", "occurred_at", postgresql_using="brin"),
+        Index("ix_usage_event_recorded_at_brin", "recorded_at", postgresql_using="brin"),
         Index(
             "ix_usage_event_tenant_id_occurred_at_event_id", "tenant_id", text("occurred_at DESC"), "event_id"
         ),

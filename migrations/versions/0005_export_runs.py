@@ -1,0 +1,19 @@
+"""Exports: runs, customers at Stripe, deliveries, and a way to find events by when they were recorded."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+_SQL = Path(__file__).resolve().parent.parent / "sql"
+
+
+def upgrade() -> None:
+    connection = op.get_bind()
+    connection.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+    for statement in (_SQL / "0005_export_runs.sql").read_text(encoding="utf-8").split(";\n\n"):
+        connection.exec_driver_sql(statement)
