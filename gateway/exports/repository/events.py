@@ -71,13 +71,24 @@ def _events(branch: str, after: str) -> TextClause:
 _EVENTS = tuple(_events(branch, "") for branch in (_LATE, _IN_TIME))
 _EVENTS_AFTER = tuple(_events(branch, f" AND {_AFTER}") for branch in (_LATE, _IN_TIME))
 
+# When the event that this one corrects was booked; nothing any more once its partition has been dropped.
+_CORRECTED_AT = (
+    f"(SELECT greatest(o.occurred_at, o.recorded_at - {_LAG}) FROM usage_event o"
+    " WHERE o.request_id = e.request_id AND o.event_id = e.corrects)"
+)
 _FOCUS = text(
     f"""
+    WITH booked AS MATERIALIZED (
+        SELECT e.*, date_trunc('month', {_BOOKED_AT}, 'UTC') AS billing_month,
+            CASE WHEN e.corrects IS NULL THEN e.occurred_at ELSE {_CORRECTED_AT} END AS charged_at
+        FROM {_BOTH} e
+    )
     SELECT date_trunc('hour', e.occurred_at, 'UTC') AS hour, e.tenant_id, e.key_id, e.served_model, e.pool_id,
-        e.request_class, c.component, c.price_id, e.kind, e.corrects IS NOT NULL AS is_correction,
-        date_trunc('month', {_BOOKED_AT}, 'UTC') AS billing_month, p.sku, p.nanousd_per_token,
+        e.request_class, c.component, c.price_id, e.kind, e.corrects IS NOT NULL AS is_correction, e.billing_month,
+        coalesce(e.charged_at < e.billing_month, true) AS is_of_earlier_month, p.sku,
+        p.component AS price_component, p.nanousd_per_token,
         CAST(sum(c.tokens) AS bigint) AS tokens, CAST(sum(c.nanousd) AS bigint) AS nanousd
-    FROM {_BOTH} e
+    FROM booked e
     CROSS JOIN LATERAL (VALUES
         ('input', e.prompt_uncached_tokens, e.input_nanousd, e.price_input_id),
         ('cached_input', e.prompt_cached_tokens, e.cached_input_nanousd, e.price_cached_input_id),
@@ -86,9 +97,9 @@ _FOCUS = text(
     ) c (component, tokens, nanousd, price_id)
     LEFT JOIN price p ON p.id = c.price_id
     WHERE c.tokens <> 0 OR c.nanousd <> 0
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
     ORDER BY 1, e.tenant_id COLLATE "C", e.key_id COLLATE "C", e.served_model COLLATE "C", e.pool_id COLLATE "C",
-        e.request_class COLLATE "C", c.component COLLATE "C", 8, e.kind COLLATE "C", 10, 11
+        e.request_class COLLATE "C", c.component COLLATE "C", 8, e.kind COLLATE "C", 10, 11, 12
     """
 )
 _STRIPE = text(
