@@ -25,6 +25,8 @@ from gateway.http.ops_routes import OpsRoutes
 from gateway.http.router import Router
 from gateway.ids import Entropy, GatewayId, IdSource
 from gateway.ledger import Ledger
+from gateway.ledger.notebook import Notebook
+from gateway.ledger.spool import Spool
 from gateway.limits import Limiter, TokenEstimator
 from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
@@ -88,11 +90,20 @@ class GatewayApp:
             ids=self.ids,
             metrics=self.metrics,
         )
+        self.notebook = Notebook(
+            self.database,
+            Spool(self.settings.ledger.spool_dir, f"{self.settings.server.gateway_id}.notes"),
+            gateway_id=self.settings.server.gateway_id,
+            clock=self.clock,
+            ids=self.ids,
+            metrics=self.metrics,
+        )
         self.closer = Closer(self.client, self.ledger, self.replicas, self.clock)
         self.edge = self._edge()
         self.feed.subscribe(("routing", "tenancy"), self._load_catalogue)
         await self.feed.start()
         await self.ledger.start()
+        await self.notebook.start()
         self._tasks = [
             asyncio.create_task(self.replicas.poll_forever(self._poll)),
             asyncio.create_task(self.schema.wait()),
@@ -107,6 +118,7 @@ class GatewayApp:
         await self.closer.drain()
         await self.limiter.stop()
         await self.ledger.drain()
+        await self.notebook.close()
         await self.feed.stop()
         await self.client.close()
         await self.cache.aclose()
@@ -133,7 +145,7 @@ class GatewayApp:
         directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
         auth = Authenticator(directory, settings.server.trusted_proxy_cidrs)
         pipeline = Pipeline(self._parts())
-        openai = OpenAIRoutes(auth, pipeline, self.catalogue, settings.server.max_body_bytes)
+        openai = OpenAIRoutes(auth, pipeline, self.catalogue, self.notebook, settings.server.max_body_bytes)
         ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
         router = Router(openai, ops, create_admin(self._admin_parts(auth)))
         return Edge(router, self.ids, self.clock, self.metrics)
@@ -146,6 +158,7 @@ class GatewayApp:
             limiter=self.limiter,
             estimator=TokenEstimator(),
             ledger=self.ledger,
+            notebook=self.notebook,
             calls=UpstreamCalls(self.client, self.replicas, pseudonyms, self.clock),
             closer=self.closer,
             dialects={OWN_ENGINE: NativeDialect(), "openai": GenericDialect()},

@@ -35,6 +35,7 @@ from gateway.exchange import (
 )
 from gateway.ids import Entropy, ReplicaId, RequestId
 from gateway.ledger import Ledger
+from gateway.ledger.notebook import Notebook
 from gateway.ledger.types import Hold, Reservation
 from gateway.limits import Limiter, LimitRequest, TokenEstimator
 from gateway.obs.failpoints import failpoint
@@ -68,6 +69,7 @@ class Parts:
     limiter: Limiter
     estimator: TokenEstimator
     ledger: Ledger
+    notebook: Notebook
     calls: UpstreamCalls
     closer: Closer
     dialects: Mapping[str, Dialect]
@@ -86,14 +88,9 @@ class Pipeline:
     async def run(
         self, caller: Caller, request: GenerationRequest, request_id: RequestId, sink: Sink
     ) -> None:
-        arrived = self._p.clock.monotonic()
-        if not self._p.catalogue.is_loaded:
-            raise ServiceUnavailable("The service is starting. Please retry in a moment.")
-        target = self._p.catalogue.resolve(caller.principal.tenant_id, request.model)
-        if target is None:
-            raise ModelNotFound(request.model)
-        exchange = await self._admit(caller, request, request_id, target, arrived)
-        ending = self._broken(exchange, "internal_error")
+        exchange = await self._enter(caller, request, request_id)
+        # How it ends if an exception that nobody expected comes: our fault, nobody pays.
+        ending = Ending("error", exchange.arrived, "internal_error", "our_error")
         try:
             await self._serve(exchange, sink)
             failpoint("answer.last_byte")
@@ -107,15 +104,25 @@ class Pipeline:
         finally:
             self._conclude(exchange, ending)
 
+    async def _enter(self, caller: Caller, request: GenerationRequest, request_id: RequestId) -> Exchange:
+        """Admitted, or refused and noted: there will be no usage event to count it by."""
+        p, principal, target = self._p, caller.principal, None
+        try:
+            if not p.catalogue.is_loaded:
+                raise ServiceUnavailable("The service is starting. Please retry in a moment.")
+            target = p.catalogue.resolve(principal.tenant_id, request.model)
+            if target is None:
+                raise ModelNotFound(request.model)
+            return await self._admit(caller, request, request_id, target)
+        except GatewayError as error:
+            model, why = target.served_model if target is not None else "", error.code or error.type
+            p.notebook.refused(principal.tenant_id, principal.quota_key_id, model, why)
+            raise
+
     async def _admit(
-        self,
-        caller: Caller,
-        request: GenerationRequest,
-        request_id: RequestId,
-        target: Target,
-        arrived: float,
+        self, caller: Caller, request: GenerationRequest, request_id: RequestId, target: Target
     ) -> Exchange:
-        p, principal = self._p, caller.principal
+        p, principal, arrived = self._p, caller.principal, self._p.clock.monotonic()
         sizes = sizes_of(principal, request, target, p.estimator)
         ticket = await p.limiter.consume(principal, request.model, LimitRequest(sizes.estimate))
         try:
@@ -144,6 +151,8 @@ class Pipeline:
     async def _reserve(
         self, caller: Caller, request: GenerationRequest, request_id: RequestId, target: Target, sizes: Sizes
     ) -> Hold:
+        user_ref = self._p.pseudonyms.user_ref(caller.principal, request.user)
+        self._p.notebook.met_user(caller.principal.tenant_id, user_ref, request.user)
         reservation = Reservation(
             request_id=request_id,
             tenant_id=caller.principal.tenant_id,
@@ -158,7 +167,7 @@ class Pipeline:
             max_output_tokens=sizes.output_max * request.choices,
             is_stream=request.stream,
             request_class=REQUEST_CLASS,
-            user_ref=self._p.pseudonyms.user_ref(caller.principal, request.user),
+            user_ref=user_ref,
             client_retry_count=caller.retry_count,
             estimated_prompt_tokens=sizes.prompt_estimate,
         )
@@ -260,10 +269,6 @@ class Pipeline:
             return Ending("partial", self._p.clock.monotonic(), code)
         is_refusal = isinstance(error, ClientError | Overloaded) and not exchange.set_aside
         return Ending("error", self._p.clock.monotonic(), code, "our_error", release=is_refusal)
-
-    def _broken(self, exchange: Exchange, code: str) -> Ending:
-        """How it ends if an exception that nobody expected comes: our fault, nobody pays."""
-        return Ending("error", exchange.arrived, code, "our_error")
 
     def _abandoned(self, exchange: Exchange) -> Ending:
         """The client left. What was complete by then is an ordinary answer."""

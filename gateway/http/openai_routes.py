@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import orjson
 
-from gateway.errors import ModelNotFound, ServiceUnavailable
+from gateway.errors import ModelNotFound, ServerError, ServiceUnavailable
 from gateway.http.auth import Authenticator
 from gateway.http.call import Call, Disconnect
 from gateway.ids import RequestId
+from gateway.ledger.notebook import Notebook
 from gateway.obs.logging import bind_request
 from gateway.pipeline import Caller, Pipeline
 from gateway.routing import Catalogue, Target
-from gateway.tenancy.principal import MODEL_SCOPE
+from gateway.tenancy.principal import MODEL_SCOPE, Principal
 from gateway.wire import CHAT, COMPLETIONS, Endpoint, parse_generation
 
 __all__ = ["OpenAIRoutes"]
@@ -23,11 +24,17 @@ RETRY_COUNT_DIGITS = 3
 
 class OpenAIRoutes:
     def __init__(
-        self, auth: Authenticator, pipeline: Pipeline, catalogue: Catalogue, body_bytes_max: int
+        self,
+        auth: Authenticator,
+        pipeline: Pipeline,
+        catalogue: Catalogue,
+        notebook: Notebook,
+        body_bytes_max: int,
     ) -> None:
         self._auth = auth
         self._pipeline = pipeline
         self._catalogue = catalogue
+        self._notebook = notebook
         self._body_bytes_max = body_bytes_max
 
     async def chat_completions(self, call: Call) -> None:
@@ -54,13 +61,21 @@ class OpenAIRoutes:
 
     async def _generate(self, call: Call, endpoint: Endpoint) -> None:
         call.endpoint = endpoint
-        principal = await self._auth.tenant(call, MODEL_SCOPE)
+        principal = await self._caller(call)
         bind_request(call.request_id, principal.tenant_id)
         request = parse_generation(endpoint, await call.body(self._body_bytes_max))
         call.model = request.model
         caller = Caller(principal, _retry_count(call.header(b"x-stainless-retry-count")))
         async with Disconnect(call):
             await self._pipeline.run(caller, request, RequestId(call.request_id), call)
+
+    async def _caller(self, call: Call) -> Principal:
+        """Whoever could not be told because something of ours is away counts as turned away by us."""
+        try:
+            return await self._auth.tenant(call, MODEL_SCOPE)
+        except ServerError as error:
+            self._notebook.refused("", "", "", error.code or error.type)
+            raise
 
     def _require_catalogue(self) -> None:
         if not self._catalogue.is_loaded:

@@ -122,6 +122,7 @@ class Metrics:
         )
         self.ledger_queue = self._gauge("ledger_queue", "Operations waiting for a batch.", ["operation"])
         self.ledger_spooled = self._gauge("ledger_spooled", "Settlements in the spool.", [])
+        self.refusals_spooled = self._gauge("refusals_spooled", "Records of refusals in the spool.", [])
         self.ledger_open_holds = self._gauge("ledger_open_holds", "Holds not yet settled.", [])
         self.ledger_drift_nanousd = self._gauge(
             "ledger_rollup_drift_nanousd", "Difference of the nightly recompute of closed days.", []

@@ -1,7 +1,9 @@
 """Migrations: from empty, one head, equal to the models, one runner at a time, and refused when too old or new."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -14,6 +16,7 @@ from gateway.routing.models import Price, Route
 from gateway.tenancy.models import ApiKey, Tenant
 from tests.conftest import execute
 
+ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = """
 SELECT rel.relname, con.conname, pg_get_constraintdef(con.oid)
 FROM pg_constraint con JOIN pg_class rel ON rel.oid = con.conrelid
@@ -32,6 +35,23 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 async def test_concurrent_runners_migrate_an_empty_database_once(empty_database_url: str) -> None:
     assert set(await asyncio.gather(*(migrate(empty_database_url) for _ in range(3)))) == {head_revision()}
+
+
+def test_revisions_are_one_numbered_line() -> None:
+    """Two changes that take the same number would hide one another, though each has one head."""
+    found = sorted((ROOT / "migrations" / "versions").glob("0*.py"))
+    for number, path in enumerate(found, 1):
+        source = path.read_text(encoding="utf-8")
+        revision = re.search(r'^revision = "(\d+)"$', source, re.MULTILINE)
+        below = re.search(r'^down_revision = (?:None|"(\d+)")$', source, re.MULTILINE)
+        assert revision, path.name
+        assert below, path.name
+        assert (path.name[:4], revision[1], int(below[1] or 0)) == (
+            f"{number:04d}",
+            f"{number:04d}",
+            number - 1,
+        )
+    assert head_revision() == f"{len(found):04d}"
 
 
 async def test_models_and_schema_agree(database_url: str) -> None:

@@ -65,12 +65,18 @@ class RollupDay(_Rollup, Base):
 
 
 class RefusalMinute(Base):
-    """Requests that were refused and therefore have no usage event, counted per gateway and minute."""
+    """Requests that were refused and therefore have no usage event, counted per run of a gateway and minute.
+
+    A run writes sums that only grow, so that a row that is written twice counts once. Names are empty where nobody
+    was recognised.
+    """
 
     __tablename__ = "refusal_minute"
+    __table_args__ = (Index("ix_refusal_minute_tenant_id_bucket", "tenant_id", "bucket"),)
 
     bucket: Mapped[datetime] = mapped_column(primary_key=True)
     gateway_id: Mapped[str] = mapped_column(primary_key=True)
+    instance_id: Mapped[str] = mapped_column(primary_key=True)
     tenant_id: Mapped[str] = mapped_column(primary_key=True)
     key_id: Mapped[str] = mapped_column(primary_key=True)
     served_model: Mapped[str] = mapped_column(primary_key=True)

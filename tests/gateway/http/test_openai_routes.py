@@ -210,3 +210,29 @@ async def test_a_retry_count_that_makes_no_sense_is_none(
     assert answer.status == 200
     [event] = await gateway.events(1)
     assert event["client_retry_count"] == kept
+
+
+async def test_what_is_refused_is_counted_though_it_has_no_event(
+    gateway: Gateway, engine: FakeEngine
+) -> None:
+    tenant = await gateway.serve(engine)
+    client = gateway.client(tenant)
+    await client.chat.completions.create(model=SERVED, messages=MESSAGES, user="u1")
+    await gateway.sql(
+        "INSERT INTO budget (id, scope, tenant_id, period, limit_nanousd) VALUES ('b', 'tenant', $1, 'monthly', 1)",
+        tenant.id,
+    )
+    for model in (SERVED, "made-up"):
+        with pytest.raises(openai.APIStatusError):
+            await client.chat.completions.create(model=model, messages=MESSAGES)
+    await gateway.app.notebook.flush()
+    rows = await gateway.sql(
+        "SELECT tenant_id, key_id, served_model, reason, requests FROM refusal_minute ORDER BY reason"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (tenant.id, tenant.key_id, "", "model_not_found", 1),
+        (tenant.id, tenant.key_id, SERVED, "project_spend_limit_exceeded", 1),
+    ]
+    [event] = await gateway.events(1)
+    rows = await gateway.sql("SELECT end_user FROM user_pseudonym WHERE user_ref = $1", event["user_ref"])
+    assert [row["end_user"] for row in rows] == ["u1"]
