@@ -14,6 +14,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.db import DATABASE_ERRORS, Database, is_unavailable, owner_engine, reason
 from gateway.obs.logging import get_logger
@@ -23,6 +24,7 @@ __all__ = ["SchemaGuard", "SchemaMismatch", "check_schema", "head_revision", "mi
 
 _ADVISORY_LOCK = 7_466_011_208_423_517
 LOCK_WAIT_S = 120
+LOCK_POLL_S = 0.2
 CHECK_INTERVAL_S = 1.0
 
 _log = get_logger(__name__)
@@ -71,14 +73,22 @@ async def migrate(owner_url: str, options: DatabaseSettings | None = None) -> st
     try:
         async with engine.connect() as connection:
             async with asyncio.timeout(LOCK_WAIT_S):
-                await connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _ADVISORY_LOCK})
-            # Session-level lock: it outlives this commit and falls with the connection.
-            await connection.commit()
+                await _lock(connection)
             await connection.run_sync(_upgrade)
             await connection.commit()
     finally:
         await engine.dispose()
     return head_revision()
+
+
+async def _lock(connection: AsyncConnection) -> None:
+    """A session's lock: it outlives the commit and falls with the connection. Asked for again and again, since a
+    transaction that waited for it would be waited for in turn by an index that the holder builds concurrently."""
+    statement = text("SELECT pg_try_advisory_lock(:key)")
+    while not (await connection.execute(statement, {"key": _ADVISORY_LOCK})).scalar_one():
+        await connection.commit()
+        await asyncio.sleep(LOCK_POLL_S)
+    await connection.commit()
 
 
 async def check_schema(database: Database) -> str:

@@ -9,9 +9,19 @@ from typing import Literal
 from gateway.errors import InsufficientPermissions
 from gateway.ids import KeyId, ServiceAccountId, TenantId
 
-__all__ = ["ADMIN_SCOPE", "MODEL_SCOPE", "AdminPrincipal", "LimitSet", "Principal", "ScopedLimits"]
+__all__ = [
+    "ADMIN_SCOPE",
+    "MODEL_SCOPE",
+    "USAGE_SCOPE",
+    "AdminPrincipal",
+    "LimitSet",
+    "Principal",
+    "ScopedLimits",
+]
 
 MODEL_SCOPE = "model.request"
+USAGE_SCOPE = "usage.read"
+"""A tenant's key may read its own tenant's usage, costs and requests."""
 ADMIN_SCOPE = "admin"
 
 

@@ -1,4 +1,7 @@
-"""The admin application: FastAPI behind one door that asks for an admin key before anything else."""
+"""The admin application: FastAPI behind one door that asks for an admin key before anything else.
+
+The one exception: a tenant's key with the scope `usage.read` may read what READABLE names, of its own tenant.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from gateway.audit.repository import Actor
 from gateway.errors import (
     GatewayError,
     InternalError,
+    InvalidApiKey,
     InvalidRequest,
     InvalidValue,
     MethodNotAllowed,
@@ -22,6 +26,7 @@ from gateway.http.admin.budgets import BudgetRoutes
 from gateway.http.admin.common import AdminParts, plain_arrays
 from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.entries import EntryRoutes
+from gateway.http.admin.events import EventRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
@@ -32,11 +37,13 @@ from gateway.http.admin.usage import UsageRoutes
 from gateway.http.call import Call, Message
 from gateway.http.errors import render_error
 from gateway.http.middleware import Handler
-from gateway.tenancy.principal import ADMIN_SCOPE
+from gateway.ids import TenantId
+from gateway.tenancy.principal import ADMIN_SCOPE, USAGE_SCOPE
 
 __all__ = ["AdminParts", "create_admin"]
 
 PREFIX = "/v1/organization"
+READABLE = re.compile(rf"{PREFIX}/(usage/[a-z_]+|costs|requests(/[^/]+)?)")
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (
     ProjectRoutes,
@@ -49,6 +56,7 @@ RESOURCES = (
     UsageRoutes,
     CostRoutes,
     RequestRoutes,
+    EventRoutes,
 )
 
 
@@ -56,12 +64,12 @@ def create_admin(parts: AdminParts) -> Handler:
     app = _application(parts)
 
     async def handle(call: Call) -> None:
-        principal = await parts.auth.admin(call.header(b"authorization"))
-        principal.require(ADMIN_SCOPE)
+        actor, tenant_id = await _caller(parts, call)
         body = await call.body(parts.body_bytes_max)
         _refuse_nul(call, body)
         call.scope["state"] = {
-            "actor": Actor("admin_key", principal.key_id, call.request_id, call.peer),
+            "actor": actor,
+            "tenant_id": tenant_id,
             "request_id": call.request_id,
         }
         call.scope["query_string"] = plain_arrays(call.scope["query_string"])
@@ -75,6 +83,19 @@ def create_admin(parts: AdminParts) -> Handler:
         await app(call.scope, receive, call.send)
 
     return handle
+
+
+async def _caller(parts: AdminParts, call: Call) -> tuple[Actor, TenantId | None]:
+    """Who it is, and the tenant whose data alone it may read, if any."""
+    try:
+        admin = await parts.auth.admin(call.header(b"authorization"))
+    except InvalidApiKey:
+        if call.method != "GET" or not READABLE.fullmatch(call.path):
+            raise
+        reader = await parts.auth.tenant(call, USAGE_SCOPE)
+        return Actor("api_key", reader.key_id, call.request_id, call.peer), reader.tenant_id
+    admin.require(ADMIN_SCOPE)
+    return Actor("admin_key", admin.key_id, call.request_id, call.peer), None
 
 
 def _refuse_nul(call: Call, body: bytes) -> None:

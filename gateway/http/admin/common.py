@@ -28,10 +28,12 @@ __all__ = [
     "Params",
     "actor_of",
     "json_answer",
+    "only_tenant",
     "page_of",
     "plain_arrays",
     "record",
     "unix",
+    "visible",
 ]
 
 Json = dict[str, Any]
@@ -91,6 +93,20 @@ def actor_of(request: Request) -> Actor:
     actor = request.state.actor
     assert isinstance(actor, Actor)
     return actor
+
+
+def only_tenant(request: Request) -> TenantId | None:
+    """Whose data alone the caller may read: a tenant's key sees its tenant, an admin key has no such bound."""
+    found: TenantId | None = request.state.tenant_id
+    return found
+
+
+def visible(request: Request, project_ids: Sequence[str]) -> Sequence[str] | None:
+    """The projects that were asked for, as far as the caller may see them; None for all of them."""
+    own = only_tenant(request)
+    if own is None:
+        return project_ids or None
+    return [own] if not project_ids or own in project_ids else []
 
 
 async def record(

@@ -14,11 +14,11 @@ from itertools import groupby
 from typing import Annotated, Literal, get_args
 
 import orjson
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from gateway.errors import InvalidValue
-from gateway.http.admin.common import AdminParts, Json
+from gateway.http.admin.common import AdminParts, Json, visible
 from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
 from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageRow, UsageSums
 from gateway.money import decimal_usd
@@ -54,10 +54,10 @@ class CostRoutes:
     def register(self, router: APIRouter) -> None:
         router.add_api_route("/costs", self.costs, methods=["GET"])
 
-    async def costs(self, params: Annotated[CostParams, Query()]) -> Response:
+    async def costs(self, request: Request, params: Annotated[CostParams, Query()]) -> Response:
         lines = [_line(item) for item in params.line_items]
         wanted = UsageFilter(
-            tenant_ids=params.project_ids or None,
+            tenant_ids=visible(request, params.project_ids),
             key_ids=params.api_key_ids or None,
             served_models=[model for model, _ in lines] or None,
         )

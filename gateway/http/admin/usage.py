@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal, get_args
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from gateway.errors import InvalidValue
-from gateway.http.admin.common import AdminParts, Json
+from gateway.http.admin.common import AdminParts, Json, visible
 from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
 from gateway.ledger.buckets import Width
 from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageRow, UsageSums
@@ -65,12 +65,12 @@ class UsageRoutes:
         router.add_api_route("/usage/completions", self.completions, methods=["GET"])
         router.add_api_route("/usage/embeddings", self.embeddings, methods=["GET"])
 
-    async def completions(self, params: Annotated[CompletionsParams, Query()]) -> Response:
-        wanted = _filter(params, is_embeddings=False, is_batch=params.batch)
+    async def completions(self, request: Request, params: Annotated[CompletionsParams, Query()]) -> Response:
+        wanted = _filter(request, params, is_embeddings=False, is_batch=params.batch)
         return await self._answer(params, wanted, params.group_by, get_args(CompletionsField), _completions)
 
-    async def embeddings(self, params: Annotated[EmbeddingsParams, Query()]) -> Response:
-        wanted = _filter(params, is_embeddings=True)
+    async def embeddings(self, request: Request, params: Annotated[EmbeddingsParams, Query()]) -> Response:
+        wanted = _filter(request, params, is_embeddings=True)
         return await self._answer(params, wanted, params.group_by, get_args(EmbeddingsField), _embeddings)
 
     async def _answer(
@@ -104,9 +104,11 @@ class UsageRoutes:
         return await self._pages.answer(params, params.bucket_width, limit, wanted, dimensions, results)
 
 
-def _filter(params: UsageParams, is_embeddings: bool, is_batch: bool | None = None) -> UsageFilter:
+def _filter(
+    request: Request, params: UsageParams, is_embeddings: bool, is_batch: bool | None = None
+) -> UsageFilter:
     return UsageFilter(
-        tenant_ids=params.project_ids or None,
+        tenant_ids=visible(request, params.project_ids),
         key_ids=params.api_key_ids or None,
         user_refs=params.user_ids or None,
         served_models=params.models or None,

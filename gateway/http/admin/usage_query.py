@@ -23,7 +23,7 @@ from gateway.ledger.repository.usage import (
     needs_events,
 )
 
-__all__ = ["Ids", "RangeParams", "Rows", "UsagePages", "fitting", "range_of"]
+__all__ = ["Ids", "RangeParams", "Rows", "UnixTime", "UsagePages", "fitting", "range_of"]
 
 ROWS_MAX = 5_000
 """Results of one page, over all its buckets: a page holds fewer buckets than its limit rather than more rows."""

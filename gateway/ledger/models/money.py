@@ -171,6 +171,22 @@ class UsageEvent(Base):
             "ix_usage_event_tenant_id_occurred_at_event_id", "tenant_id", text("occurred_at DESC"), "event_id"
         ),
         Index("ix_usage_event_request_id", "request_id"),
+        Index("ix_usage_event_key_id_occurred_at_event_id", "key_id", "occurred_at", "event_id"),
+        Index(
+            "ix_usage_event_user_ref_occurred_at_event_id",
+            "user_ref",
+            "occurred_at",
+            "event_id",
+            postgresql_where=text("user_ref IS NOT NULL"),
+        ),
+        Index("ix_usage_event_not_ok", "occurred_at", "event_id", postgresql_where=text("status <> 'ok'")),
+        Index(
+            "ix_usage_event_tenant_id_not_ok",
+            "tenant_id",
+            "occurred_at",
+            "event_id",
+            postgresql_where=text("status <> 'ok'"),
+        ),
         {"postgresql_partition_by": "RANGE (occurred_at)"},
     )
 

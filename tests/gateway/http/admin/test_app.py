@@ -22,6 +22,7 @@ EVERYTHING = (
     ("GET", "/pools"),
     ("GET", "/budgets"),
     ("GET", "/usage_events"),
+    ("POST", "/requests"),
     ("GET", "/openapi.json"),
     ("GET", "/nothing"),
 )
