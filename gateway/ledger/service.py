@@ -15,12 +15,13 @@ from gateway.ids import GatewayId, IdSource, RequestId
 from gateway.ledger.errors import DuplicateSettlement
 from gateway.ledger.outage import Outage
 from gateway.ledger.repository.budgets import budgets_revision, hard_scopes
-from gateway.ledger.repository.instances import beat, mark_stopped
+from gateway.ledger.repository.instances import beat, mark_stopped, stop_earlier_runs
 from gateway.ledger.reserving import Reserver
 from gateway.ledger.settler import Settler
 from gateway.ledger.settling import SettleBatch
 from gateway.ledger.spool import Spool
 from gateway.ledger.types import Hold, Reservation, Settlement, SettlementStatus
+from gateway.ledger.unrecorded import UnrecordedHolds
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.settings import DatabaseSettings, LedgerSettings
@@ -53,6 +54,7 @@ class Ledger:
         self._reserve_database = Database.of(database, name="tollway-reserve", pool_size=1)
         self._settle_database = Database.of(database, name="tollway-settle", pool_size=2)
         self._spool = Spool(settings.spool_dir, gateway_id)
+        self._unrecorded = UnrecordedHolds(Spool(settings.spool_dir, f"{gateway_id}.unrecorded"))
         self._outage = Outage(clock, settings.outage_grace_s)
         self._settler = Settler(
             self._settle_database,
@@ -75,6 +77,8 @@ class Ledger:
         self._open: dict[RequestId, Hold] = {}
         self._budgets_revision: int | None = None
         self._is_replayed = False
+        self._has_taken_over = False
+        """What earlier runs of this gateway left open is the reconciler's."""
         self._is_draining = False
         self._batchers: list[asyncio.Task[None]] = []
         self._helpers: list[asyncio.Task[None]] = []
@@ -99,14 +103,17 @@ class Ledger:
     async def reserve(self, reservation: Reservation) -> Hold:
         """A committed hold on every limited scope, or BudgetExceeded (429), or LedgerUnavailable (503)."""
         hold = await self._reserver.reserve(reservation)
+        if not hold.is_recorded:
+            await self._unrecorded.note(hold)
         self._open[hold.request_id] = hold
         self._metrics.ledger_open_holds.set(len(self._open))
         return hold
 
     def settle(self, settlement: Settlement) -> None:
         """Charge what was produced. Never awaits. A second call for one request is DuplicateSettlement."""
-        self._forget(settlement.request_id)
+        hold = self._forget(settlement.request_id)
         self._settler.submit(settlement)
+        self._unrecorded.handed_over(hold)
 
     def release(self, request_id: RequestId, reason: str, status: SettlementStatus = "error") -> None:
         """Nothing was produced, or the fault was ours: an event without tokens, the hold is given back."""
@@ -114,6 +121,7 @@ class Ledger:
         self._settler.submit(
             Settlement(hold=hold, status=status, occurred_at=self._clock.now(), error_code=reason)
         )
+        self._unrecorded.handed_over(hold)
 
     async def drain(self) -> None:
         """Admit nothing more, commit (or spool) everything that was handed in, and stop."""
@@ -127,6 +135,8 @@ class Ledger:
         await asyncio.gather(*self._helpers, return_exceptions=True)
         await self._settler.replay()
         await self._mark_stopped()
+        await self._unrecorded.forget_settled(self._settler.is_idle)
+        self._unrecorded.close()
         self._spool.close()
         await self._reserve_database.close()
         await self._settle_database.close()
@@ -148,6 +158,7 @@ class Ledger:
             await asyncio.sleep(REPLAY_INTERVAL_S)
             if len(self._spool) and await self._settler.replay():
                 self._is_replayed = True
+            await self._unrecorded.forget_settled(self._settler.is_idle)
 
     async def _beat(self) -> None:
         """Say that this run is alive, and look which scopes have hard budgets."""
@@ -158,10 +169,20 @@ class Ledger:
                 if revision != self._budgets_revision:
                     self._outage.remember_hard_scopes(await hard_scopes(connection))
                     self._budgets_revision = revision
+            if self._is_replayed and not self._has_taken_over:
+                await self._take_over()
         except DATABASE_ERRORS as error:
             self._outage.begin(error)
         else:
             self._outage.end()
+
+    async def _take_over(self) -> None:
+        """Once the spool is applied: the last run of this gateway is dead, or it would still have the spool's lock."""
+        async with self._settle_database.transaction() as connection:
+            await self._unrecorded.restore(connection)
+            await stop_earlier_runs(connection, self._instance_id, self._gateway_id)
+        await self._unrecorded.forget_earlier()
+        self._has_taken_over = True
 
     async def _mark_stopped(self) -> None:
         if self._open:

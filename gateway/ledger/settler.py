@@ -47,7 +47,13 @@ class Settler:
         self._outage = outage
         self._queue: BatchQueue[Operation] = BatchQueue(capacity=QUEUE_MAX, batch_max=BATCH_MAX)
         self._replaying = asyncio.Lock()
+        self._is_committing = False
         self._log = get_logger(__name__)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that was handed in waits, in memory or on the disk."""
+        return not (self._queue or self._is_committing or self._spool)
 
     def submit(self, settlement: Settlement) -> None:
         self._put(Operation(settlement=settlement))
@@ -90,6 +96,13 @@ class Settler:
         self._metrics.ledger_queue.labels("settle").set(len(self._queue))
 
     async def _commit(self, operations: list[Operation]) -> None:
+        self._is_committing = True
+        try:
+            await self._keep(operations)
+        finally:
+            self._is_committing = False
+
+    async def _keep(self, operations: list[Operation]) -> None:
         """To the database, else to the disk, else both again: nothing is forgotten while the process lives."""
         while True:
             if not self._outage.is_active:

@@ -20,12 +20,16 @@ __all__ = [
     "insert_holds",
     "orphaned_holds",
     "provisional_holds",
+    "restore_holds",
     "takes_from_json",
 ]
 
 HoldPlace = tuple[datetime, str]
 """When a hold was made, and its request: where it stands among the others."""
 FIRST_HOLD: HoldPlace = (datetime(1970, 1, 1, tzinfo=UTC), "")
+
+LOST_INSTANCE = "run_lost"
+"""No run has this id: its holds are orphans from the beginning."""
 
 _INSERT = text(
     f"""
@@ -36,6 +40,13 @@ _INSERT = text(
         WHERE row.budget_id = change.budget_id AND row.period_key = change.period_key
     )
     {insert_recordset(models.Hold, "holds")}
+    """
+)
+_RESTORE = text(
+    f"""
+    {insert_recordset(models.Hold, "holds")} r
+    WHERE NOT EXISTS (SELECT FROM settled_request s WHERE s.request_id = r.request_id)
+    ON CONFLICT (request_id) DO NOTHING
     """
 )
 _DELETE = text("DELETE FROM hold WHERE request_id = ANY(CAST(:request_ids AS text[])) RETURNING takes")
@@ -93,6 +104,12 @@ async def insert_holds(
             "holds": msgspec.json.encode([_row(instance_id, hold) for hold in holds]).decode(),
         },
     )
+
+
+async def restore_holds(connection: WriteConnection, holds: Sequence[Hold]) -> None:
+    """Holds that were never recorded, of a run that is dead: nobody but the reconciler will settle them."""
+    document = msgspec.json.encode([_row(LOST_INSTANCE, hold) for hold in holds]).decode()
+    await connection.execute(_RESTORE, {"holds": document})
 
 
 async def delete_holds(

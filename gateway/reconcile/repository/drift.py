@@ -12,13 +12,20 @@ from gateway.db import WriteConnection
 
 __all__ = ["EpochSums", "differing_tokens", "epoch_sums", "event_drift", "match_attempts", "unmatched_tokens"]
 
+# What an engine computed after an answer's end only its journal says; the gateway has settled without it.
 _MATCH = text(
     """
-    UPDATE journal_attempt j SET matched_at = now(),
-        drift_tokens = abs(j.prompt_tokens - a.prompt_tokens) + abs(j.completion_tokens - a.completion_tokens)
-    FROM attempt a
-    WHERE j.matched_at IS NULL AND j.has_ended AND a.request_id = j.request_id AND a.attempt = j.attempt
-    RETURNING j.drift_tokens
+    WITH matched AS (
+        UPDATE journal_attempt j SET matched_at = now(),
+            drift_tokens = abs(j.prompt_tokens - a.prompt_tokens) + abs(j.completion_tokens - a.completion_tokens)
+        FROM attempt a
+        WHERE j.matched_at IS NULL AND j.has_ended AND a.request_id = j.request_id AND a.attempt = j.attempt
+        RETURNING j.request_id, j.attempt, j.overrun_tokens, j.drift_tokens
+    ), overrun AS (
+        UPDATE attempt a SET overrun_tokens = m.overrun_tokens FROM matched m
+        WHERE a.request_id = m.request_id AND a.attempt = m.attempt AND a.overrun_tokens <> m.overrun_tokens
+    )
+    SELECT drift_tokens FROM matched
     """
 )
 _DIFFERING = text("SELECT coalesce(sum(drift_tokens), 0) FROM journal_attempt WHERE drift_tokens <> 0")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.db import WriteConnection
+from gateway.db import Database, WriteConnection
 from gateway.ids import IdSource, ReplicaId, RequestId
 from gateway.ledger.batcher import commit_batch
 from gateway.ledger.settling import Operation, SettleBatch
@@ -34,9 +34,23 @@ async def _settle(books: Books, request_id: str, completion: int) -> None:
     assert await commit_batch(books.database, operations, batch.apply) == ["settled"]
 
 
-async def _journal(connection: WriteConnection, request_id: str, completion: int) -> None:
+async def _journal(connection: WriteConnection, request_id: str, completion: int, overrun: int = 0) -> None:
     one = JournalAttempt(
-        RequestId(request_id), 0, R, "e1", True, 10, 4, completion, 0, None, "stop", None, None, None, NOW
+        RequestId(request_id),
+        0,
+        R,
+        "e1",
+        True,
+        10,
+        4,
+        completion,
+        overrun,
+        None,
+        "stop",
+        None,
+        None,
+        None,
+        NOW,
     )
     await save_page(connection, R, "c", [one])
 
@@ -55,6 +69,20 @@ async def test_a_difference_between_journal_and_ledger_stays_visible(books: Book
         assert await differing_tokens(connection) == 2
         (sums,) = await epoch_sums(connection)
         assert (sums.journalled, sums.billed, sums.is_equal) == (36, 34, False)
+
+
+async def test_what_an_engine_computed_after_the_end_is_in_the_ledger_too(
+    books: Books, database_url: str
+) -> None:
+    """Written with the application's own rights, which are narrow here."""
+    await _settle(books, "req_1", 7)
+    application = Database(database_url, name="test-match", pool_size=1)
+    async with application.transaction() as connection:
+        await _journal(connection, "req_1", 7, overrun=3)
+        assert await match_attempts(connection) == 0
+    await application.close()
+    rows = await books.rows("SELECT completion_tokens, overrun_tokens, billed_completion_tokens FROM attempt")
+    assert [tuple(row) for row in rows] == [(7, 3, 7)]
 
 
 @pytest.mark.parametrize("column", ["prompt_uncached_tokens", "completion_tokens"])
