@@ -7,8 +7,8 @@ where it was interrupted. The last two are partial and cost an ordinary request 
 from alembic import op
 from sqlalchemy import Connection
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
