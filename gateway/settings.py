@@ -28,6 +28,7 @@ __all__ = [
     "DatabaseSettings",
     "LedgerSettings",
     "LimitSettings",
+    "MailSettings",
     "PoolSettings",
     "SecuritySettings",
     "ServerSettings",
@@ -152,6 +153,28 @@ class PoolSettings(_Group):
     restart_backoff_max_s: float = Field(default=60.0, gt=0)
 
 
+class MailSettings(_Group):
+    """The SMTP server that e-mail leaves by; without a host, what should be mailed waits and says so."""
+
+    host: str | None = None
+    port: int = Field(default=587, ge=1, le=65535)
+    tls: Literal["starttls", "tls", "none"] = "starttls"
+    username: str | None = None
+    password: SecretStr | None = None
+    password_file: Path | None = None
+    from_address: str = "tollway@localhost"
+    timeout_s: float = Field(default=15.0, gt=0, le=120)
+    """For each step of a conversation."""
+    ssl_ca_file: Path | None = None
+
+    def secret(self) -> str:
+        """Raises SettingsError if there is a user name without a password."""
+        found = read_secret(self.password, self.password_file, "mail.password_file")
+        if self.username is not None and found is None:
+            raise SettingsError("TOLLWAY_MAIL__USERNAME needs TOLLWAY_MAIL__PASSWORD_FILE")
+        return found.decode() if found is not None else ""
+
+
 class Settings(BaseSettings):
     """All groups. `Settings()` reads the environment; tests pass groups as arguments."""
 
@@ -171,6 +194,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     ledger: LedgerSettings = LedgerSettings()
     pool: PoolSettings = PoolSettings()
+    mail: MailSettings = MailSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -5,13 +5,17 @@ run at once. It serves no request.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from gateway.alerts.courier import Courier
+from gateway.alerts.mail import MailChannel
+from gateway.alerts.spend import SpendWatch
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database, WriteConnection
-from gateway.ids import IdSource
+from gateway.ids import Entropy, IdSource
 from gateway.ledger.batcher import commit_batch
 from gateway.ledger.repository.rollups import fold_usage, rollup_drift
 from gateway.ledger.repository.settling import ensure_partition, month_of
@@ -25,7 +29,7 @@ from gateway.reconcile.service import Reconciler
 from gateway.settings import Settings
 from gateway.upstream.client import UpstreamClient
 
-__all__ = ["Worker", "run_worker"]
+__all__ = ["Loop", "Worker", "run_worker"]
 
 OUTBOX_BATCH = 500
 MONTHS_AHEAD = 3
@@ -33,34 +37,46 @@ DRIFT_DAYS = 3
 _ROLLUP_IDLE_S = 0.5
 _RECONCILE_S = 2.0
 _HOUR_S = 3600.0
+_ALERTS_S = 2.0
+_DELIVERIES_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class Loop:
     name: str
     interval_s: float
-    run: Callable[[], Awaitable[None]]
+    run: Callable[[], Awaitable[object]]
 
 
 class Worker:
     """Owns its database connections; `run` returns when it is cancelled."""
 
-    def __init__(self, database: Database, reconciler: Reconciler, *, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        database: Database,
+        reconciler: Reconciler,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        others: Sequence[Loop] = (),
+    ) -> None:
+        """`others` are loops that need nothing of this class."""
         self._database = database
         self._reconciler = reconciler
         self._clock = clock
         self._metrics = metrics
+        self._others = others
         self._log = get_logger(__name__)
 
     async def run(self) -> None:
         loops = (
-            _Loop("rollups", _ROLLUP_IDLE_S, self.fold_outbox),
-            _Loop("reconcile", _RECONCILE_S, self._reconcile),
-            _Loop("partitions", _HOUR_S, self.make_partitions),
-            _Loop("drift", _HOUR_S, self.check_drift),
+            Loop("rollups", _ROLLUP_IDLE_S, self.fold_outbox),
+            Loop("reconcile", _RECONCILE_S, self._reconcile),
+            Loop("partitions", _HOUR_S, self.make_partitions),
+            Loop("drift", _HOUR_S, self.check_drift),
         )
         async with asyncio.TaskGroup() as group:
-            for loop in loops:
+            for loop in (*loops, *self._others):
                 group.create_task(self._repeat(loop))
 
     async def fold_outbox(self) -> None:
@@ -89,7 +105,7 @@ class Worker:
     async def _reconcile(self) -> None:
         await self._reconciler.run_once()
 
-    async def _repeat(self, loop: _Loop) -> None:
+    async def _repeat(self, loop: Loop) -> None:
         while True:
             try:
                 await loop.run()
@@ -101,7 +117,9 @@ class Worker:
             await asyncio.sleep(loop.interval_s)
 
 
-async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None:
+async def run_worker(
+    settings: Settings, metrics: Metrics | None = None, entropy: Entropy = os.urandom
+) -> None:
     """The composition root of the worker process; runs until it is cancelled."""
     clock, metrics = SystemClock(), metrics or Metrics()
     database = Database.of(settings.database, name="tollway-worker", pool_size=4)
@@ -119,10 +137,31 @@ async def run_worker(settings: Settings, metrics: Metrics | None = None) -> None
     try:
         await SchemaGuard(database).wait()
         get_logger(__name__).info("worker started")
-        await Worker(database, reconciler, clock=clock, metrics=metrics).run()
+        others = _alert_loops(settings, database, clock, metrics, entropy)
+        await Worker(database, reconciler, clock=clock, metrics=metrics, others=others).run()
     finally:
         await client.close()
         await database.close()
+
+
+def _alert_loops(
+    settings: Settings, database: Database, clock: Clock, metrics: Metrics, entropy: Entropy
+) -> Sequence[Loop]:
+    """Each kind of alert is a watch; all of them share the courier."""
+    ids = IdSource(clock)
+    watch = SpendWatch(database, clock=clock, ids=ids, metrics=metrics)
+    mail = MailChannel(settings.mail)
+    courier = Courier(
+        database,
+        [mail],
+        ids=ids,
+        draw=lambda bound: int.from_bytes(entropy(8), "big") % bound,
+        metrics=metrics,
+        lease_s=mail.lease_s,
+    )
+    return Loop("spend_alerts", _ALERTS_S, watch.run_once), Loop(
+        "deliveries", _DELIVERIES_S, courier.run_once
+    )
 
 
 async def _fold(connection: WriteConnection, limits: Sequence[int]) -> list[int]:

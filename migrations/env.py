@@ -8,6 +8,7 @@ import re
 
 from alembic import context
 
+import gateway.alerts.models
 import gateway.audit.models
 import gateway.exports.models
 import gateway.ledger.models

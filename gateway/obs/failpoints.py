@@ -25,6 +25,7 @@ Point = Literal[
     "spool.applied",
     "reconcile.before_settle",
     "rollup.before_commit",
+    "delivery.sent",
 ]
 
 DIRECTORY_VARIABLE = "TOLLWAY_TEST_FAILPOINTS"

@@ -54,6 +54,7 @@ class Metrics:
         self._declare_requests()
         self._declare_limits_and_keys()
         self._declare_ledger()
+        self._declare_alerts()
         self._declare_upstream()
         self._declare_pool()
 
@@ -145,6 +146,12 @@ class Metrics:
             "worker_runs", "Runs of a background loop by result.", ["loop", "result"]
         )
         self.outbox_rows = self._counter("outbox_rows", "Outbox rows applied, by topic.", ["topic"])
+
+    def _declare_alerts(self) -> None:
+        self.alerts_fired = self._counter("alerts_fired", "Alerts that fired, by type.", ["type"])
+        self.deliveries = self._counter(
+            "deliveries", "Attempts to deliver an alert: delivered, failed, given_up.", ["channel", "outcome"]
+        )
 
     def _declare_upstream(self) -> None:
         self.upstream_attempts = self._counter(

@@ -90,7 +90,7 @@ RULES = (
 LAYERS = (
     ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
     ("http",),
-    ("pipeline", "exports"),
+    ("pipeline", "exports", "alerts"),
     ("exchange", "reconcile"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),

@@ -1,0 +1,100 @@
+"""Tables of alerts: what is watched, what has fired, and what is on its way to whom."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gateway.db import Base
+
+__all__ = ["AlertFiring", "AlertRecord", "Delivery", "SpendAlert"]
+
+_NOW = text("now()")
+
+
+class SpendAlert(Base):
+    """A threshold and who is told when committed spend reaches it.
+
+    With a budget: of that budget's running period, as an amount or as percent of its limit. Without: of the calendar
+    month (UTC) of a tenant, or of the organisation if there is no tenant either, whether it has a budget or not.
+    """
+
+    __tablename__ = "spend_alert"
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(threshold_nanousd, threshold_percent) = 1", name="one_threshold"),
+        CheckConstraint("threshold_nanousd > 0", name="amount"),
+        CheckConstraint(
+            "threshold_percent BETWEEN 1 AND 1000 AND budget_id IS NOT NULL OR threshold_percent IS NULL",
+            name="percent",
+        ),
+        Index("ix_spend_alert_tenant_id_id", "tenant_id", "id"),
+        Index("ix_spend_alert_budget_id", "budget_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str | None] = mapped_column(ForeignKey("tenant.id"))
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budget.id", ondelete="CASCADE"))
+    threshold_nanousd: Mapped[int | None]
+    threshold_percent: Mapped[int | None] = mapped_column(Integer)
+    recipients: Mapped[list[str]]
+    subject_prefix: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    # Of the threshold: a period that ended before it is not judged by it.
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class AlertFiring(Base):
+    """The once-only guard: the highest threshold that a subject has fired at in a period. A higher one fires again."""
+
+    __tablename__ = "alert_firing"
+
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    period_key: Mapped[str] = mapped_column(primary_key=True)
+    threshold_nanousd: Mapped[int]
+    fired_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class AlertRecord(Base):
+    """What fired, as its receivers are told it. Written once."""
+
+    __tablename__ = "alert_record"
+    __table_args__ = (
+        Index("ix_alert_record_occurred_at_id", "occurred_at", "id"),
+        Index("ix_alert_record_tenant_id_occurred_at_id", "tenant_id", "occurred_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    type: Mapped[str]
+    # Null: the organisation's. No foreign key: the record outlives what it tells of.
+    tenant_id: Mapped[str | None]
+    payload: Mapped[dict[str, Any]]
+    occurred_at: Mapped[datetime]
+
+
+class Delivery(Base):
+    """One record on its way to one target. `id` is the message's id on every attempt.
+
+    `next_attempt_at` is when it is due, or, while somebody sends it, when it may be taken from them; null: it is over.
+    """
+
+    __tablename__ = "delivery"
+    __table_args__ = (
+        UniqueConstraint("record_id", "channel", "target_key"),
+        Index(
+            "ix_delivery_next_attempt_at",
+            "next_attempt_at",
+            postgresql_where=text("next_attempt_at IS NOT NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    record_id: Mapped[str] = mapped_column(ForeignKey("alert_record.id", ondelete="CASCADE"))
+    channel: Mapped[str]
+    target_key: Mapped[str]
+    target: Mapped[dict[str, Any]]
+    attempts: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    next_attempt_at: Mapped[datetime | None] = mapped_column(server_default=_NOW)
+    delivered_at: Mapped[datetime | None]
+    last_error: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)

@@ -1,0 +1,1 @@
+"""All SQL of alerts, by what it is about."""

@@ -1,0 +1,103 @@
+"""The watch over spend: what reached a threshold is recorded and announced, once per period.
+
+Reads what is committed, so it may run late or on several workers at once: the guard decides. A period that is just
+over is judged for an hour longer, since its last requests settle after its end and a worker may have been down. It
+does not know who delivers what it announces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from gateway.alerts.repository.records import announce
+from gateway.alerts.repository.spend import claim, due_budgets, due_months, period_kinds
+from gateway.alerts.types import Due, Mail, Record, Window
+from gateway.clock import Clock
+from gateway.db import Database
+from gateway.ids import IdSource
+from gateway.ledger.periods import Period, period_bounds, period_key, zone_of
+from gateway.obs.logging import get_logger
+from gateway.obs.metrics import Metrics
+
+__all__ = ["SpendWatch", "windows_of"]
+
+LAST_LOOK = timedelta(hours=1)
+MONTH: tuple[Period, str] = ("monthly", "UTC")
+
+
+class SpendWatch:
+    def __init__(self, database: Database, *, clock: Clock, ids: IdSource, metrics: Metrics) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._metrics = metrics
+        self._log = get_logger(__name__)
+
+    async def run_once(self) -> int:
+        """How many fired. The guard, the records and their outbox rows are one transaction."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            windows = windows_of(await period_kinds(connection), now)
+            due = await due_budgets(connection, windows) if windows else []
+            for month in windows_of([MONTH], now):
+                due += await due_months(connection, month)
+            fired = await claim(connection, due) if due else []
+            if fired:
+                await announce(connection, [self._record(one, now) for one in fired])
+        for one in fired:
+            self._metrics.alerts_fired.labels(one.type).inc()
+            self._log.info("spend_alert_fired", type=one.type, subject=one.subject, period=one.window.key)
+        return len(fired)
+
+    def _record(self, due: Due, now: datetime) -> Record:
+        mail = Mail(due.recipients, due.subject_prefix) if due.recipients else None
+        return Record(self._ids.new("alert"), due.type, due.tenant_id, _payload(due), now, mail)
+
+
+def windows_of(kinds: Iterable[tuple[Period, str]], now: datetime) -> list[Window]:
+    """The running period of each kind, and the one before it while that is still looked at."""
+    windows: list[Window] = []
+    for period, name in kinds:
+        zone = zone_of(name)
+        key = period_key(period, zone, now)
+        if period == "prepaid":
+            windows.append(Window(period, name, key, None, None))
+            continue
+        starts_at, ends_at = period_bounds(period, zone, now)
+        windows.append(Window(period, name, key, starts_at, ends_at))
+        if now < starts_at + LAST_LOOK:
+            inside = starts_at - timedelta(microseconds=1)
+            bounds = period_bounds(period, zone, inside)
+            windows.append(
+                Window(period, name, period_key(period, zone, inside), *bounds, closed_at=starts_at)
+            )
+    return windows
+
+
+def _payload(due: Due) -> dict[str, Any]:
+    """What receivers are told. Whoever reads it may be outside: no address, nothing of other scopes."""
+    window = due.window
+    return {
+        "alert_id": due.subject if due.subject != due.budget_id else None,
+        "budget_id": due.budget_id,
+        "scope": due.scope,
+        "project_id": due.tenant_id,
+        "key_id": due.key_id,
+        "period": {
+            "kind": window.period,
+            "id": window.key,
+            "starts_at": _unix(window.starts_at),
+            "ends_at": _unix(window.ends_at),
+        },
+        "threshold_nanousd": due.threshold_nanousd,
+        "threshold_percent": due.threshold_percent,
+        "spent_nanousd": due.spent_nanousd,
+        "limit_nanousd": due.limit_nanousd,
+        "is_hard": due.is_hard,
+    }
+
+
+def _unix(at: datetime | None) -> int | None:
+    return int(at.timestamp()) if at is not None else None

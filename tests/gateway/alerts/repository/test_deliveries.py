@@ -1,0 +1,41 @@
+"""Deliveries: one per record, channel and target, and due by the database's clock. The rest is test_courier.py's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.alerts.repository.deliveries import NewDelivery, add, lease, mark_failed, take_announced
+from gateway.alerts.repository.records import announce
+from gateway.alerts.types import Mail
+from tests.gateway.alerts.repository.test_records import RECORD
+from tests.gateway.books import Books, books
+
+__all__ = ["books"]
+
+
+async def test_an_announced_record_is_taken_once_with_its_mail(books: Books) -> None:
+    told = replace(RECORD, mail=Mail(("a@x.org",), "[x]"))
+    async with books.database.transaction() as connection:
+        await announce(connection, [told])
+    async with books.database.transaction() as first, books.database.transaction() as second:
+        assert await take_announced(first, 9) == [told]
+        assert await take_announced(second, 9) == [], "another worker has it"
+        await first.rollback()
+    async with books.database.transaction() as connection:
+        assert await take_announced(connection, 9) == [told], "its worker died: it is still announced"
+
+
+async def test_a_target_is_addressed_once(books: Books) -> None:
+    async with books.database.transaction() as connection:
+        await announce(connection, [RECORD])
+        for name in ("d1", "d2"):
+            await add(connection, [NewDelivery(name, RECORD.id, "email", "a@x.org", {})])
+        [message] = await lease(connection, 9, 60.0)
+        assert (message.id, message.attempt, message.record) == ("d1", 1, RECORD)
+        assert await lease(connection, 9, 60.0) == []
+        await mark_failed(connection, message, "busy", 0.0)
+    async with books.database.transaction() as connection:
+        [again] = await lease(connection, 9, 60.0)
+        assert again.attempt == 2
+        await mark_failed(connection, message, "an older attempt", None)
+    assert await books.value("SELECT last_error FROM delivery") == "busy"
