@@ -10,7 +10,7 @@ keys so that a long context is shared by many programs; all others become *wide*
     narrow[i] = (table row, first query token, query tokens, position of the first, key start, key end, split, splits)
     wide[i]   = (table row, first query token, query tokens, position of the first)
 
-Bytes: 16·R read, 32 or 16 an item written; bound by latency.
+Bytes: 16·R read by every row, 32 or 16 an item written; bound by latency.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ _WIDE_ROWS = 64
 _LARGE_STEP = 1024
 """Steps of more tokens than this use wide tiles of twice the rows: fewer reads of the same keys, while there are
 still enough tiles to fill the device."""
-_ITEMS_PER_PROGRAM = 32
-_ROWS_MIN = 128
-"""Fixed by the plan, so that steps of all sizes share one compiled kernel. Triton 3.6 fails to compile the row
-look-up for 64 rows."""
+_ITEMS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,11 @@ class AttentionPlan:
     """Splits to aim at over all rows, per key head."""
     min_split: int
     """Keys of the smallest split."""
+
+    @property
+    def has_wide(self) -> bool:
+        """Whether the step may hold rows that are not narrow."""
+        return self.wide.shape[0] > 0
 
     def sized(self, rows: int, tokens: int, *, wide: bool = True) -> AttentionPlan:
         """A view for steps of at most `rows` rows and `tokens` tokens: its launches are no larger than such
@@ -127,8 +129,7 @@ def build_plan(
     """
     rows = seq_lens.shape[0]
     assert rows <= plan.arrived.shape[0], f"{rows} rows in a plan for {plan.arrived.shape[0]}"
-    capacity = max(plan.narrow.shape[0], plan.wide.shape[0])
-    _build[(triton.cdiv(capacity, _ITEMS_PER_PROGRAM),)](
+    _build[(rows,)](
         query_start,
         seq_lens,
         table_rows,
@@ -141,17 +142,24 @@ def build_plan(
         plan.num_splits,
         plan.min_split,
         plan.window or 0,
-        ROWS=max(_ROWS_MIN, triton.next_power_of_2(plan.arrived.shape[0])),
-        ITEMS=_ITEMS_PER_PROGRAM,
+        ROWS=triton.next_power_of_2(plan.arrived.shape[0]),
+        ITEMS=_ITEMS_AT_ONCE,
         STEP=KEY_STEP,
-        num_warps=4,
+        num_warps=1,
     )
 
 
 @triton.jit
-def _pick(choice, values):
-    """values[choice] per item; `choice` is a [items, rows] one-hot mask."""
-    return tl.sum(tl.where(choice, values[None, :], 0), 1)
+def _lowest_key(position, window, STEP: tl.constexpr):
+    return tl.where(window > 0, tl.maximum(position - window + 1, 0), 0) // STEP * STEP
+
+
+@triton.jit
+def _cut(keys, longest, STEP: tl.constexpr):
+    """Length of the parts that `keys` keys are cut into, and their number: about equal, none above `longest`."""
+    parts = tl.maximum(tl.cdiv(keys, longest), 1)
+    split = tl.maximum(tl.cdiv(tl.cdiv(keys, parts), STEP) * STEP, STEP)
+    return split, tl.cdiv(keys, split)
 
 
 @triton.jit(do_not_specialize=["rows", "window", "num_splits"])
@@ -172,59 +180,56 @@ def _build(
     ITEMS: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    # Every program repeats the prefix sums over all rows (a few hundred) and writes its own items.
+    # A program a row. Each repeats the sums over all rows (a few hundred) that say where its own items begin.
+    mine = tl.program_id(0)
     row = tl.arange(0, ROWS)
     there = row < rows
-    first = tl.load(query_start + row, there, 0)
-    count = tl.load(query_start + row + 1, there, 0) - first
+    count = tl.load(query_start + row + 1, there, 0) - tl.load(query_start + row, there, 0)
     length = tl.load(seq_lens + row, there, 0)
-    line = row
-    if table_rows is not None:
-        line = tl.load(table_rows + row, there, 0)
-    position = length - count
     is_narrow = (count > 0) & (count <= narrow_tokens)
-
-    low = tl.where(window > 0, tl.maximum(position - window + 1, 0), 0) // STEP * STEP
-    keys = tl.where(is_narrow, length - low, 0)
+    keys = tl.where(is_narrow, length - _lowest_key(length - count, window, STEP), 0)
     # Rows are cut into parts of about equal length, and no more parts than fit the device at once: the launch
     # takes as long as its longest part, or twice that if there is a second wave.
     goal = tl.maximum(num_splits - tl.sum(is_narrow.to(tl.int32), 0), tl.cdiv(num_splits, 2))
     longest = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), goal), STEP) * STEP, min_split)
-    parts = tl.maximum(tl.cdiv(keys, longest), 1)
-    split = tl.maximum(tl.cdiv(tl.cdiv(keys, parts), STEP) * STEP, STEP)
-    splits = tl.cdiv(keys, split)
-    splits_end = tl.cumsum(splits, 0)
+    _, splits = _cut(keys, longest, STEP)
     tiles = tl.where(count > narrow_tokens, tl.cdiv(count, wide_tokens), 0)
-    tiles_end = tl.cumsum(tiles, 0)
-    if tl.program_id(0) == 0:
+    if mine == 0:
         tl.store(counts, tl.sum(splits, 0))
         tl.store(counts + 1, tl.sum(tiles, 0))
 
-    # The row of an item is the number of rows whose items end at or before it.
-    item = tl.program_id(0) * ITEMS + tl.arange(0, ITEMS)
-    item_row = tl.sum((splits_end[None, :] <= item[:, None]).to(tl.int32), 1)
-    choice = row[None, :] == item_row[:, None]
-    number = item - _pick(choice, splits_end - splits)
-    item_split = _pick(choice, split)
-    key_start = _pick(choice, low) + number * item_split
-    valid = item < tl.sum(splits, 0)
-    at = narrow + item * 8
-    tl.store(at, _pick(choice, line), valid)
-    tl.store(at + 1, _pick(choice, first), valid)
-    tl.store(at + 2, _pick(choice, count), valid)
-    tl.store(at + 3, _pick(choice, position), valid)
-    tl.store(at + 4, key_start, valid)
-    tl.store(at + 5, tl.minimum(key_start + item_split, _pick(choice, length)), valid)
-    tl.store(at + 6, number, valid)
-    tl.store(at + 7, _pick(choice, splits), valid)
-
-    item_row = tl.sum((tiles_end[None, :] <= item[:, None]).to(tl.int32), 1)
-    choice = row[None, :] == item_row[:, None]
-    valid = item < tl.sum(tiles, 0)
-    # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
-    tile = _pick(choice, tiles_end) - 1 - item
-    at = wide + item * 4
-    tl.store(at, _pick(choice, line), valid)
-    tl.store(at + 1, _pick(choice, first) + tile * wide_tokens, valid)
-    tl.store(at + 2, tl.minimum(_pick(choice, count) - tile * wide_tokens, wide_tokens), valid)
-    tl.store(at + 3, _pick(choice, position) + tile * wide_tokens, valid)
+    first = tl.load(query_start + mine)
+    count_mine = tl.load(query_start + mine + 1) - first
+    length_mine = tl.load(seq_lens + mine)
+    position = length_mine - count_mine
+    line = mine
+    if table_rows is not None:
+        line = tl.load(table_rows + mine)
+    if count_mine > narrow_tokens:
+        begin = tl.sum(tl.where(row < mine, tiles, 0), 0)
+        number = tl.cdiv(count_mine, wide_tokens)
+        for start in tl.range(0, number, ITEMS):
+            item = start + tl.arange(0, ITEMS)
+            # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
+            offset = (number - 1 - item) * wide_tokens
+            at, valid = wide + (begin + item) * 4, item < number
+            tl.store(at, line, valid)
+            tl.store(at + 1, first + offset, valid)
+            tl.store(at + 2, tl.minimum(count_mine - offset, wide_tokens), valid)
+            tl.store(at + 3, position + offset, valid)
+    elif count_mine > 0:
+        begin = tl.sum(tl.where(row < mine, splits, 0), 0)
+        low = _lowest_key(position, window, STEP)
+        split, number = _cut(length_mine - low, longest, STEP)
+        for start in tl.range(0, number, ITEMS):
+            item = start + tl.arange(0, ITEMS)
+            key_start = low + item * split
+            at, valid = narrow + (begin + item) * 8, item < number
+            tl.store(at, line, valid)
+            tl.store(at + 1, first, valid)
+            tl.store(at + 2, count_mine, valid)
+            tl.store(at + 3, position, valid)
+            tl.store(at + 4, key_start, valid)
+            tl.store(at + 5, tl.minimum(key_start + split, length_mine), valid)
+            tl.store(at + 6, item, valid)
+            tl.store(at + 7, number, valid)
