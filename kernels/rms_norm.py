@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import reference
+from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
 
 __all__ = ["rms_norm", "rms_norm_triton"]
 
@@ -38,7 +39,8 @@ def rms_norm_triton(
     block = triton.next_power_of_2(width)
     _rms_norm[(rows.shape[0],)](
         rows, addend, weight, y, h, rows.stride(0), addend.stride(0), width, eps,
-        HAS_RESIDUAL=residual is not None, BLOCK=block, num_warps=min(8, max(1, block // 512)),
+        HAS_RESIDUAL=residual is not None, BLOCK=block, PDL=x.is_cuda, num_warps=min(8, max(1, block // 512)),
+        **pdl_options(x),
     )  # fmt: skip
     return y.view(x.shape), x if residual is None else h.view(x.shape)
 
@@ -46,8 +48,10 @@ def rms_norm_triton(
 @triton.jit
 def _rms_norm(
     x, residual, weight, y, h, x_stride, residual_stride, width, eps,
-    HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    launch_dependents(PDL)
+    wait_for_front(PDL)
     row = tl.program_id(0).to(tl.int64)
     col = tl.arange(0, BLOCK)
     there = col < width

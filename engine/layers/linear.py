@@ -16,8 +16,8 @@ on a busy machine, packed fp32 takes 14 and 21 ms for 1 and 8 rows: it reads 400
 
 So on the CPU weights are packed by oneDNN once, at load; fp32 is then fast enough to be the default and
 loses nothing. bf16 is packed where the processor can multiply it. On a GPU a step of one token goes to
-`kernels.matvec`, which takes along what stands around the product; larger ones go to cuBLAS, which adds to
-the residual stream in place.
+`kernels.matvec` and one of up to 64 to `kernels.small_matmul`, where that is faster; both take along what stands
+around the product. Larger ones go to cuBLAS, which adds to the residual stream in place.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ from engine.layers.threads import is_large, use_threads
 from engine.models.model_config import GatedAct
 from kernels.gated_act import gated_act
 from kernels.matvec import matvec
+from kernels.small_matmul import Tile, small_matmul
+from kernels.small_tiles import choose_tile
+
+_ROWS_PER_TILE_MIN = 16
 
 
 class Linear:
@@ -42,6 +46,8 @@ class Linear:
         self._bias = bias
         self._packed = _packed(weight)
         self._weight = None if self._packed is not None else weight
+        tiles = -(-self.out_features // _ROWS_PER_TILE_MIN) if weight.is_cuda else 0
+        self._arrived = torch.zeros(tiles, dtype=torch.int32, device=weight.device)
 
     def __call__(self, x: Tensor, norm: RMSNorm | None = None) -> Tensor:
         """The product of x, or of norm(x)."""
@@ -49,23 +55,46 @@ class Linear:
         if weight is not None:
             scale, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
             return matvec(x, weight, bias=self._bias, norm=scale, eps=eps)
-        return self._product(x if norm is None else norm(x))
+        if norm is not None:
+            x = norm(x)
+        tile = self._tile(x)
+        return self._product(x) if tile is None else self._small(x, tile)
 
     def gated(self, x: Tensor, norm: RMSNorm, act: GatedAct) -> Tensor:
         """act(g) · u for the product g | u of norm(x)."""
         weight = self._vector_weight(x)
         if weight is not None:
             return matvec(x, weight, bias=self._bias, norm=norm.weight, eps=norm.eps, act=act)
-        return gated_act(self._product(norm(x)), act)
+        tile = self._tile(x, gated=True)
+        if tile is not None:
+            return self._small(norm(x), tile, act=act)
+        return gated_act(self(x, norm), act)
 
     def add_to(self, stream: Tensor, x: Tensor) -> Tensor:
         """stream + the product of x. The memory of `stream` may be used for the answer."""
         weight = self._vector_weight(x)
         if weight is not None:
             return matvec(x, weight, bias=self._bias, residual=stream)
+        tile = self._tile(x)
+        if tile is not None:
+            return self._small(x, tile, residual=stream)
         if stream.is_cuda and self._weight is not None and self._bias is None:
             return stream.addmm_(x, self._weight.T)
         return stream + self._product(x)
+
+    def _tile(self, x: Tensor, *, gated: bool = False) -> Tile | None:
+        """How to cut a product of few tokens on a GPU, if that beats the library."""
+        if not x.is_cuda or x.element_size() != 2:
+            return None
+        return choose_tile(x.shape[0], self.out_features, self.in_features, gated=gated)
+
+    def _small(
+        self, x: Tensor, tile: Tile, *, act: GatedAct | None = None, residual: Tensor | None = None
+    ) -> Tensor:
+        assert self._weight is not None
+        return small_matmul(
+            x, self._weight, tile, bias=self._bias, act=act, residual=residual, arrived=self._arrived
+        )
 
     def _vector_weight(self, x: Tensor) -> Tensor | None:
         """The plain weight, if x is a single token on a GPU."""

@@ -1,0 +1,210 @@
+"""2 to 64 tokens through a weight matrix on the tensor cores, with what stands around it.
+
+    z = scale · (W · xᵀ) + bias,   y = zᵀ + residual   or   act(z[:F]) · z[F:]
+
+Place in the path: layers, for steps of few tokens, → here. CPU tensors go to plain torch, CUDA tensors to Triton.
+Knows no model. Such a step is still a walk over the weights at the speed of memory. W stands on the left of the
+product, so that the tile's long side is filled by W's rows and its short side by as few tokens as there are. All
+programs of a launch are resident at once and each streams an equal share of W; where W has too few rows for that,
+the columns are split too, and the last program to arrive adds the parts up in their order, so that the sum does
+not depend on timing. The first columns are asked for before the kernel in front has finished.
+
+W may have a narrower type than x (fp8): it is widened in registers, on its way to the product, and `scale` [N] is
+applied to the sum. Shapes are looked up in `kernels/tuned/small_matmul.json`; a shape that is not there takes what
+fits its size.
+
+Bytes: N·K·sizeof(w), and N·K/BLOCK_N·M·sizeof(x) from the second-level cache. Sums are fp32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn import functional
+
+from kernels import reference
+from kernels.dependent_launch import launch_dependents, lines_ahead, pdl_options, prefetch, wait_for_front
+
+__all__ = ["MAX_ROWS", "Tile", "small_matmul", "small_matmul_reference", "small_matmul_triton"]
+
+MAX_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a launch is cut."""
+
+    rows: int
+    """W's rows a program (of each half, where gated)."""
+    columns: int
+    """W's columns a step."""
+    splits: int = 1
+    """Programs that share the columns of a row."""
+    warps: int = 4
+    stages: int = 4
+    ahead: int = 0
+    """Columns a program asks for before the kernel in front has finished; a multiple of `columns`."""
+
+
+def small_matmul(
+    x: Tensor,
+    weight: Tensor,
+    tile: Tile,
+    *,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    act: str | None = None,
+    residual: Tensor | None = None,
+    arrived: Tensor | None = None,
+) -> Tensor:
+    """y [M, N], or [M, N / 2] with `act` ("silu" or "gelu_tanh"; the first half of W's rows is the gate).
+
+    x [M, K] contiguous, weight [N, K] row after row, scale fp32 [N], bias [N], residual [M, N]. `arrived` int32, at
+    least ⌈N / tile.rows⌉ zeros, is left as zeros: launches that share it must be ordered.
+    """
+    if not x.is_cuda:
+        return small_matmul_reference(x, weight, scale=scale, bias=bias, act=act, residual=residual)
+    return small_matmul_triton(
+        x, weight, tile, scale=scale, bias=bias, act=act, residual=residual, arrived=arrived
+    )
+
+
+def small_matmul_reference(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    act: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """The same in plain torch, in fp32 up to the activation."""
+    z = functional.linear(x.float(), weight.float())
+    if scale is not None:
+        z = z * scale
+    if bias is not None:
+        z = z + bias.float()
+    y = z if act is None else reference.gated_act(z, act)
+    return (y if residual is None else y + residual.float()).to(x.dtype)
+
+
+def small_matmul_triton(
+    x: Tensor,
+    weight: Tensor,
+    tile: Tile,
+    *,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    act: str | None = None,
+    residual: Tensor | None = None,
+    arrived: Tensor | None = None,
+) -> Tensor:
+    """The Triton path."""
+    (tokens, columns), rows = x.shape, weight.shape[0]
+    assert 1 <= tokens <= MAX_ROWS
+    assert weight.shape[1] == columns
+    assert x.is_contiguous()
+    assert weight.is_contiguous()
+    outputs = rows if act is None else rows // 2
+    block_tokens = max(8, triton.next_power_of_2(tokens))
+    tiles = triton.cdiv(outputs, tile.rows)
+    assert tile.splits == 1 or act is None
+    y = torch.empty(tokens, outputs, dtype=x.dtype, device=x.device)
+    partial = None
+    if tile.splits > 1:
+        assert arrived is not None
+        assert arrived.shape[0] >= tiles
+        partial = torch.empty(
+            tile.splits, tiles, tile.rows, block_tokens, dtype=torch.float32, device=x.device
+        )
+    span = triton.cdiv(triton.cdiv(columns, tile.splits), tile.columns) * tile.columns
+    _small_matmul[(tiles, tile.splits)](
+        x, weight, scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
+        ACT=act or "", SPLITS=tile.splits, TOKENS=block_tokens, ROWS=tile.rows, COLUMNS=tile.columns,
+        EVEN=columns % (tile.columns * tile.splits) == 0, LINES=lines_ahead(min(tile.ahead, span), weight),
+        PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
+        PDL=x.is_cuda, num_warps=tile.warps, num_stages=tile.stages, **pdl_options(x),
+    )  # fmt: skip
+    return y
+
+
+@triton.jit
+def _sum_parts(
+    acc, partial, arrived, tile, part, tiles, TOKENS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr
+):
+    """The sum over a tile's parts, in their order, and whether this program is the one that has it."""
+    inner = tl.arange(0, ROWS)[:, None] * TOKENS + tl.arange(0, TOKENS)[None, :]
+    size: tl.constexpr = ROWS * TOKENS
+    tl.store(partial + (part * tiles + tile).to(tl.int64) * size + inner, acc)
+    tl.debug_barrier()  # all of this program's stores come before its arrival
+    last = tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1
+    if last:
+        tl.store(arrived + tile, 0)
+        acc = tl.zeros([ROWS, TOKENS], tl.float32)
+        for number in tl.static_range(SPLITS):
+            # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
+            at = partial + (number * tiles + tile).to(tl.int64) * size + inner
+            acc += tl.load(at, cache_modifier=".cg")
+    return acc, last
+
+
+@triton.jit
+def _small_matmul(
+    x, weight, scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
+    ACT: tl.constexpr, SPLITS: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    EVEN: tl.constexpr, LINES: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    tile, part = tl.program_id(0), tl.program_id(1)
+    row, token = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, TOKENS)
+    first, end = part * span, tl.minimum((part + 1) * span, columns)
+    # Rows and tokens past the end repeat the last one; they are not stored.
+    weight_row = tl.minimum(row, outputs - 1).to(tl.int64)[:, None] * columns
+    up_row = weight_row + outputs.to(tl.int64) * columns
+    prefetch(weight + weight_row, first, end, LINES, PDL)
+    if ACT != "":
+        prefetch(weight + up_row, first, end, LINES, PDL)
+    wait_for_front(PDL)
+    launch_dependents(PDL)
+
+    column = tl.arange(0, COLUMNS)
+    x_row = tl.minimum(token, tokens - 1)[:, None] * columns
+    acc = tl.zeros([ROWS, TOKENS], tl.float32)
+    up = tl.zeros([ROWS, TOKENS], tl.float32)
+    for start in tl.range(first, end, COLUMNS):
+        k = (start + column)[None, :]
+        there = None if EVEN else k < end
+        other = None if EVEN else 0.0
+        w = tl.load(weight + weight_row + k, there, other, eviction_policy="evict_first")
+        tokens_tile = tl.trans(tl.load(x + x_row + k, there, other))
+        acc = tl.dot(w.to(x.dtype.element_ty), tokens_tile, acc, input_precision=PRECISION)
+        if ACT != "":
+            w = tl.load(weight + up_row + k, there, other, eviction_policy="evict_first")
+            up = tl.dot(w.to(x.dtype.element_ty), tokens_tile, up, input_precision=PRECISION)
+
+    if SPLITS > 1:
+        acc, last = _sum_parts(acc, partial, arrived, tile, part, tl.num_programs(0), TOKENS, ROWS, SPLITS)
+        if not last:
+            return
+    there = row < outputs
+    if scale is not None:
+        acc *= tl.load(scale + row, there, 0)[:, None]
+        if ACT != "":
+            up *= tl.load(scale + outputs + row, there, 0)[:, None]
+    if bias is not None:
+        acc += tl.load(bias + row, there, 0).to(tl.float32)[:, None]
+        if ACT != "":
+            up += tl.load(bias + outputs + row, there, 0).to(tl.float32)[:, None]
+    if ACT == "silu":
+        acc = acc * tl.sigmoid(acc) * up
+    elif ACT == "gelu_tanh":
+        acc = acc * tl.sigmoid(1.5957691216057308 * (acc + 0.044715 * acc * acc * acc)) * up
+    cell = (token < tokens)[:, None] & there[None, :]
+    at = token[:, None] * outputs + row[None, :]
+    z = tl.trans(acc)
+    if residual is not None:
+        z += tl.load(residual + at, cell, 0).to(tl.float32)
+    tl.store(y + at, z, cell)
