@@ -24,13 +24,15 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.attention_plan import KEY_STEP, NARROW_ROWS, AttentionPlan, allocate_plan, build_plan
+from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
+from kernels.fresh_keys import FreshKeys, load_rotated, write_fresh
 from kernels.host_attention import paged_attention_host
 from kernels.host_plan import HostPlan, PageShape, build_host_plans
 
 __all__ = ["paged_attention", "paged_attention_triton"]
 
 _LOG2E = 1.4426950408889634
-_NARROW_LAUNCH = {"STEP": KEY_STEP, "num_warps": 4, "num_stages": 3}
+_NARROW_LAUNCH = {"STEP": KEY_STEP, "num_warps": 4, "num_stages": 2}
 _WIDE_LAUNCH = {"STEP": 64, "num_warps": 4, "num_stages": 2}
 _WIDE_LAUNCH_LARGE = {"STEP": 128, "num_warps": 8, "num_stages": 3}
 """For tiles of 128 rows."""
@@ -77,10 +79,16 @@ def paged_attention_triton(
     soft_cap: float | None,
     plan: AttentionPlan,
     kv_scale: Tensor | None = None,
+    fresh: FreshKeys | None = None,
     narrow_launch: dict[str, int] = _NARROW_LAUNCH,
     wide_launch: dict[str, int] | None = None,
 ) -> Tensor:
-    """The Triton path; `plan` was built for this step and window. The launch arguments are for tuning."""
+    """The Triton path; `plan` was built for this step and window. The launch arguments are for tuning.
+
+    With `fresh`, all rows are narrow, the queries come as the projection left them, and the step's keys are not in
+    the pages yet.
+    """
+    assert fresh is None or not plan.has_wide
     heads, dim = q.shape[1], q.shape[2]
     kv_heads, group = kv.shape[2], q.shape[1] // kv.shape[2]
     assert q.stride(2) == block_table.stride(1) == 1
@@ -102,15 +110,26 @@ def paged_attention_triton(
         wide_launch = (_WIDE_LAUNCH_LARGE if wide_rows > 64 else _WIDE_LAUNCH) if fits else _WIDE_LAUNCH_SMALL
     _narrow[(plan.narrow.shape[0], kv_heads)](
         q, kv, kv_scale, block_table, out, plan.narrow, plan.counts, plan.partial, plan.stats, plan.arrived,
-        scale * _LOG2E, *strides, **shape, KV_HEADS=kv_heads, ROWS=NARROW_ROWS, **narrow_launch,
+        *_fresh_arguments(fresh), scale * _LOG2E, *strides, **shape, KV_HEADS=kv_heads, ROWS=NARROW_ROWS,
+        PDL=q.is_cuda, **narrow_launch, **pdl_options(q),
     )  # fmt: skip
-    if plan.wide.shape[0] == 0:
+    if not plan.has_wide:
         return out
     _wide[(plan.wide.shape[0], kv_heads)](
         q, kv, kv_scale, block_table, out, plan.wide, plan.counts,
         scale * _LOG2E, *strides, **shape, ROWS=wide_rows, **wide_launch,
     )  # fmt: skip
     return out
+
+
+def _fresh_arguments(fresh: FreshKeys | None) -> tuple[object, ...]:
+    if fresh is None:
+        return None, None, None, None, None, None, 0.0, 0, 0
+    k, v = fresh.k, fresh.v
+    assert k.stride() == v.stride()
+    assert k.stride(2) == 1
+    weights = fresh.q_weight, fresh.k_weight
+    return k, v, fresh.slots, fresh.cos_sin, *weights, fresh.eps, k.stride(0), k.stride(1)
 
 
 @triton.jit
@@ -196,14 +215,40 @@ def _store(out_at, acc, total, v_scale, cell):
 
 
 @triton.jit
+def _sum_parts(
+    partial, stats, first, splits, kv_head, m, part, inside,
+    KV_HEADS: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr, DIM_PADDED: tl.constexpr,
+):  # fmt: skip
+    """A split row's sums over its items, the first of which is `first`, in their order."""
+    # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
+    peak = tl.full([ROWS], -float("inf"), tl.float32)
+    for number in tl.range(0, splits, loop_unroll_factor=4):
+        other = ((first + number) * KV_HEADS + kv_head).to(tl.int64)
+        peak = tl.maximum(peak, tl.load(stats + other * 2 * ROWS + m, cache_modifier=".cg"))
+    safe = tl.where(peak == -float("inf"), 0.0, peak)
+    acc = tl.zeros([ROWS, DIM_PADDED], tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for number in tl.range(0, splits, loop_unroll_factor=4):
+        other = ((first + number) * KV_HEADS + kv_head).to(tl.int64)
+        share = tl.exp2(tl.load(stats + other * 2 * ROWS + m, cache_modifier=".cg") - safe)
+        total += tl.load(stats + other * 2 * ROWS + ROWS + m, cache_modifier=".cg") * share
+        other_acc = tl.load(partial + other * ROWS * DIM + part, inside, 0, cache_modifier=".cg")
+        acc += other_acc * share[:, None]
+    return acc, total
+
+
+@triton.jit
 def _narrow(
-    q, kv, kv_scale, block_table, out, items, counts, partial, stats, arrived, scale,
+    q, kv, kv_scale, block_table, out, items, counts, partial, stats, arrived,
+    fresh_k, fresh_v, slots, cos_sin, q_weight, k_weight, eps, k_token, k_head, scale,
     q_token, q_head, out_token, page_stride, v_stride, head_stride, table_stride,
     HEADS_PER_KV: tl.constexpr, DIM: tl.constexpr, DIM_PADDED: tl.constexpr, PAGE: tl.constexpr,
     WINDOW: tl.constexpr, SOFT_CAP: tl.constexpr, PRECISION: tl.constexpr,
-    KV_HEADS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
+    KV_HEADS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     item, kv_head = tl.program_id(0), tl.program_id(1)
+    launch_dependents(PDL)
+    wait_for_front(PDL)
     if item >= tl.load(counts):
         return
     at = items + item * 8
@@ -219,7 +264,18 @@ def _narrow(
     token, head = m // HEADS_PER_KV, kv_head * HEADS_PER_KV + m % HEADS_PER_KV
     cell = (token < count)[:, None] & (dim < DIM)[None, :]
     index = (first + token).to(tl.int64)[:, None]
-    q_tile = tl.load(q + index * q_token + head[:, None] * q_head + dim[None, :], cell, 0)
+    q_at = q + index * q_token + head[:, None] * q_head
+    if fresh_k is None:
+        q_tile = tl.load(q_at + dim[None, :], cell, 0)
+    else:
+        angle = cos_sin + (position + token).to(tl.int64)[:, None] * DIM
+        q_tile = load_rotated(q_at, q_weight, eps, angle, dim, cell, DIM).to(q.dtype.element_ty)
+        if key_end > position:
+            write_fresh(
+                fresh_k, fresh_v, slots, cos_sin, k_weight, eps, kv + kv_head * head_stride, kv_scale, first, count,
+                position, key_start, key_end, kv_head, k_token, k_head, page_stride, v_stride, dim, ROWS, DIM, PAGE,
+            )  # fmt: skip
+            tl.debug_barrier()  # the new keys are read by other threads than wrote them
     q_tile, scale, v_scale = _scales(q_tile, scale, kv, kv_scale, kv_head)
     acc = tl.zeros([ROWS, DIM_PADDED], tl.float32)
     peak = tl.full([ROWS], -float("inf"), tl.float32)
@@ -247,20 +303,9 @@ def _narrow(
     if tl.atomic_add(seat, 1, sem="acq_rel") < splits - 1:
         return
     tl.store(seat, 0)
-    # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
-    peak = tl.full([ROWS], -float("inf"), tl.float32)
-    for number in tl.range(0, splits, loop_unroll_factor=4):
-        other = ((item - split + number) * KV_HEADS + kv_head).to(tl.int64)
-        peak = tl.maximum(peak, tl.load(stats + other * 2 * ROWS + m, cache_modifier=".cg"))
-    safe = tl.where(peak == -float("inf"), 0.0, peak)
-    acc = tl.zeros([ROWS, DIM_PADDED], tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    for number in tl.range(0, splits, loop_unroll_factor=4):
-        other = ((item - split + number) * KV_HEADS + kv_head).to(tl.int64)
-        share = tl.exp2(tl.load(stats + other * 2 * ROWS + m, cache_modifier=".cg") - safe)
-        total += tl.load(stats + other * 2 * ROWS + ROWS + m, cache_modifier=".cg") * share
-        other_acc = tl.load(partial + other * ROWS * DIM + part, inside, 0, cache_modifier=".cg")
-        acc += other_acc * share[:, None]
+    acc, total = _sum_parts(
+        partial, stats, item - split, splits, kv_head, m, part, inside, KV_HEADS, ROWS, DIM, DIM_PADDED
+    )
     _store(out_at, acc, total, v_scale, cell)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from kernels.e4m3 import to_e4m3_triton
 from kernels.host_rope import rope_and_cache_host
 
-__all__ = ["rope_and_cache", "rope_and_cache_triton"]
+__all__ = ["rope_and_cache", "rope_and_cache_triton", "store_in_pool"]
 
 
 def rope_and_cache(
@@ -76,7 +76,7 @@ def rope_and_cache_triton(
 
 
 @triton.jit
-def _store(at, value, scale, cell):
+def store_in_pool(at, value, scale, cell):
     """In the type of `at`; an e4m3 pool takes value / scale."""
     if at.dtype.element_ty == tl.float8e4nv:
         value = to_e4m3_triton(value.to(tl.float32) / scale)
@@ -98,8 +98,8 @@ def _rotate(
         scale = 1 / tl.sqrt_rn(square / (2 * HALF) + eps)[:, None]
         low = low * scale * tl.load(weight + d, d < HALF, 0)
         high = high * scale * tl.load(weight + HALF + d, d < HALF, 0)
-    _store(y_at + d, low * cos - high * sin, y_scale, cell)
-    _store(y_at + HALF + d, high * cos + low * sin, y_scale, cell)
+    store_in_pool(y_at + d, low * cos - high * sin, y_scale, cell)
+    store_in_pool(y_at + HALF + d, high * cos + low * sin, y_scale, cell)
 
 
 @triton.jit
@@ -131,5 +131,5 @@ def _rope_and_cache(
         _rotate(k_at, page_at, k_weight, k_scale, eps, cos, sin, g < KV_HEADS, HALF, HALF_PADDED, K_NORM)
         cell = (g < KV_HEADS) & (d < HALF)
         v_at = v + token * v_token + g * v_head + d
-        _store(page_at + v_stride + d, tl.load(v_at, cell, 0), v_scale, cell)
-        _store(page_at + v_stride + HALF + d, tl.load(v_at + HALF, cell, 0), v_scale, cell)
+        store_in_pool(page_at + v_stride + d, tl.load(v_at, cell, 0), v_scale, cell)
+        store_in_pool(page_at + v_stride + HALF + d, tl.load(v_at + HALF, cell, 0), v_scale, cell)

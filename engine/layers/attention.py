@@ -15,7 +15,9 @@ from torch import Tensor
 from engine.layers.batch import ForwardBatch
 from engine.layers.linear import Linear
 from engine.layers.norm import RMSNorm
-from kernels.paged_attention import paged_attention
+from kernels.attention_plan import AttentionPlan
+from kernels.fresh_keys import FreshKeys
+from kernels.paged_attention import paged_attention, paged_attention_triton
 from kernels.rope_and_cache import rope_and_cache
 
 
@@ -45,6 +47,16 @@ class Attention:
         kv = kv_pool[:, self.index]
         heads = self.qkv(x, norm).view(x.shape[0], -1, self.head_dim)
         q, k, v = torch.split(heads, [self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        q_weight = self.q_norm.weight if self.q_norm else None
+        k_weight = self.k_norm.weight if self.k_norm else None
+        eps = self.q_norm.eps if self.q_norm else 0.0
+        if isinstance(tables.plan, AttentionPlan) and not tables.plan.has_wide:
+            fresh = FreshKeys(k, v, tables.slots, self.rope, q_weight, k_weight, eps)
+            table = tables.block_table
+            attended = paged_attention_triton(
+                q, kv, table, self.scale, self.soft_cap, tables.plan, None, fresh
+            )
+            return attended.flatten(1)
         q = rope_and_cache(
             q,
             k,
@@ -53,9 +65,9 @@ class Attention:
             self.rope,
             kv,
             tables.slots,
-            q_weight=self.q_norm.weight if self.q_norm else None,
-            k_weight=self.k_norm.weight if self.k_norm else None,
-            eps=self.q_norm.eps if self.q_norm else 0.0,
+            q_weight=q_weight,
+            k_weight=k_weight,
+            eps=eps,
             runs=tables.runs,
         )
         attended = paged_attention(

@@ -25,6 +25,7 @@ from triton.runtime.jit import JITFunction
 
 from kernels.attention_plan import allocate_plan, build_plan
 from kernels.e4m3 import E4M3
+from kernels.fresh_keys import FreshKeys
 from kernels.gated_act import gated_act_triton
 from kernels.logit_edits import edit_logits
 from kernels.logprobs import allocate_logprobs, find_logprobs
@@ -37,6 +38,8 @@ from kernels.race import allocate_race, run_race
 from kernels.rms_norm import rms_norm_triton
 from kernels.rope_and_cache import rope_and_cache_triton
 from kernels.sampling_table import WORDS
+from kernels.small_matmul import MAX_ROWS, small_matmul_triton
+from kernels.small_tiles import choose_tile
 from kernels.survivors import allocate_survivors, find_survivors
 
 HEADS, KV_HEADS, DIM, HIDDEN, FFN, TOKENS, ROWS = 32, 8, 128, 4096, 14336, 48, 3
@@ -55,6 +58,8 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 def _compile(kernel: JITFunction, *args: Any, grid: object, warmup: bool, **kwargs: Any) -> None:
     names = [parameter.name for parameter in kernel.params]
     bound = dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
+    if "PDL" in names:
+        bound["PDL"] = True
     options = {k: v for k, v in kwargs.items() if k not in names}
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
@@ -101,6 +106,7 @@ def main() -> None:
     matvec_triton(row, narrow, residual=row)
     matvec_triton(row, narrow, norm=weight, eps=1e-5)
     matvec_triton(row, wide, norm=weight, eps=1e-5, act="silu")
+    _few_tokens(x)
     _fp8_weights(x, weight)
     qkv = torch.zeros(TOKENS, HEADS + 2 * KV_HEADS, DIM, dtype=torch.bfloat16)
     q, k, v = qkv.split((HEADS, KV_HEADS, KV_HEADS), 1)
@@ -117,8 +123,36 @@ def main() -> None:
         for sized in (plan, replace(plan, wide_tokens=2 * plan.wide_tokens)):
             for kv, scale in zip(pools, scales, strict=True):
                 paged_attention_triton(q, kv, table, 0.1, None, sized, scale)
+        for kv, scale in zip(pools, scales, strict=True):
+            for norm in (None, weight[:DIM]):
+                fresh = FreshKeys(k, v, slots, torch.zeros(64, DIM), norm, norm)
+                sized = plan.sized(ROWS, TOKENS, wide=False)
+                paged_attention_triton(q, kv, table, 0.1, None, sized, scale, fresh)
     for vocab in VOCABS:
         _sample(vocab, x.device)
+
+
+def _few_tokens(x: Tensor) -> None:
+    """Every tile that the 8B model's products take between 2 and 64 tokens."""
+    arrived, stream = (
+        torch.zeros(VOCABS[0] // 16, dtype=torch.int32),
+        torch.zeros(MAX_ROWS, HIDDEN).bfloat16(),
+    )
+    shapes = (
+        (HIDDEN + 2 * KV_HEADS * DIM, HIDDEN, None, False),
+        (HIDDEN, HIDDEN, None, True),
+        (2 * FFN, HIDDEN, "silu", False),
+        (HIDDEN, FFN, None, True),
+        (VOCABS[0], HIDDEN, None, False),
+    )
+    for rows, columns, act, added in shapes:
+        # Pages of memory that nobody touches are not there.
+        weight = torch.empty(rows, columns, dtype=torch.bfloat16)
+        for tokens in (8, 16, 32, MAX_ROWS):
+            tile = choose_tile(tokens, rows, columns, gated=act is not None)
+            if tile is not None:
+                inputs, residual = torch.empty(tokens, columns).bfloat16(), stream[:tokens] if added else None
+                small_matmul_triton(inputs, weight, tile, act=act, residual=residual, arrived=arrived)
 
 
 def _fp8_weights(x: Tensor, norm: Tensor) -> None:
