@@ -14,7 +14,15 @@ from typing import Any, ClassVar, NewType, Self
 
 from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.event import listens_for
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
@@ -100,10 +108,12 @@ class Database:
         role: str | None = APP_ROLE,
         options: DatabaseSettings | None = None,
         checked: bool = False,
+        keyed: bool = False,
     ) -> None:
         """`name` is what `pg_stat_activity` shows; the pool never grows beyond `pool_size`. `checked`: a connection
         that died while it was idle (the server restarted) is replaced, for one round trip at each use; for those
-        who would not try again."""
+        who would not try again. `keyed`: all its statements look rows up by their keys, so a plan that was made while
+        a table was almost empty must not be one that scans it."""
         options = options or DatabaseSettings()
         self._engine = create_async_engine(
             async_url(url),
@@ -111,19 +121,29 @@ class Database:
             max_overflow=0,
             pool_timeout=options.connect_timeout_s,
             pool_pre_ping=checked,
-            connect_args=_connect_args(name, role, options),
+            connect_args=_connect_args(name, role, options, keyed),
             hide_parameters=True,  # an error's text goes to the logs; values that callers sent do not
         )
+        listens_for(self._engine.sync_engine, "checkout")(_refuse_closed)
+        self._at_once = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         self._readers = async_sessionmaker(
             self._engine.execution_options(postgresql_readonly=True), expire_on_commit=False
         )
 
     @classmethod
-    def of(cls, settings: DatabaseSettings, *, name: str, pool_size: int, checked: bool = False) -> Self:
+    def of(
+        cls,
+        settings: DatabaseSettings,
+        *,
+        name: str,
+        pool_size: int,
+        checked: bool = False,
+        keyed: bool = False,
+    ) -> Self:
         """The application's database, with the timeouts and TLS of the settings."""
         url = settings.url.get_secret_value()
-        return cls(url, name=name, pool_size=pool_size, options=settings, checked=checked)
+        return cls(url, name=name, pool_size=pool_size, options=settings, checked=checked, keyed=keyed)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[ReadSession]:
@@ -138,6 +158,12 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[WriteConnection]:
         async with self._engine.begin() as connection:
+            yield WriteConnection(connection)
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[WriteConnection]:
+        """Each statement on it is a transaction of its own: one round trip, and its locks are held for no other."""
+        async with self._at_once.connect() as connection:
             yield WriteConnection(connection)
 
     async def close(self) -> None:
@@ -189,12 +215,18 @@ def reason(error: BaseException) -> str:
     return str(error.orig if isinstance(error, DBAPIError) else error) or type(error).__name__
 
 
+def _refuse_closed(connection: Any, _record: object, _proxy: object) -> None:
+    """A pooled connection that the server has ended meanwhile is replaced. What asyncpg knows costs no round trip."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
+
+
 def _sqlstate(error: DBAPIError) -> str | None:
     state = getattr(error.orig, "sqlstate", None)
     return str(state) if state is not None else None
 
 
-def _connect_args(name: str, role: str | None, options: DatabaseSettings) -> Mapping[str, Any]:
+def _connect_args(name: str, role: str | None, options: DatabaseSettings, keyed: bool) -> Mapping[str, Any]:
     settings = {
         "application_name": name,
         "timezone": "UTC",
@@ -206,6 +238,8 @@ def _connect_args(name: str, role: str | None, options: DatabaseSettings) -> Map
     }
     if role is not None:
         settings["role"] = role
+    if keyed:
+        settings["enable_seqscan"] = "off"
     return {"timeout": options.connect_timeout_s, "server_settings": settings, **_tls(options)}
 
 

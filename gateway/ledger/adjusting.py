@@ -10,13 +10,11 @@ from uuid import UUID
 from gateway.clock import Clock
 from gateway.db import WriteConnection, WriteSession
 from gateway.ids import IdSource, KeyId, RequestId, TenantId
-from gateway.ledger.decide import Release
 from gateway.ledger.errors import EntryConflict, MoreThanCharged, NoSuchBudget, NoSuchRequest
 from gateway.ledger.repository import entries as sql
-from gateway.ledger.repository.budgets import limits_of
+from gateway.ledger.repository.budgets import limits_of, spend
 from gateway.ledger.repository.settling import ensure_partition, month_of, write_events
-from gateway.ledger.settling import apply_to_budgets
-from gateway.ledger.types import Entry, Take
+from gateway.ledger.types import Entry
 
 __all__ = ["Adjuster", "Adjustment", "Credit", "TopUp"]
 
@@ -145,12 +143,8 @@ class Adjuster:
         """On the rows of today's periods: those of a closed one are history."""
         assert entry.tenant_id is not None
         limits = await limits_of(connection, [entry.tenant_id], [key_id] if key_id is not None else [])
-        takes = tuple(
-            Take(*limit.key_at(entry.occurred_at), amount_nanousd=0)
-            for limit in limits
-            if limit.covers(entry.tenant_id, key_id or "")
-        )
-        await apply_to_budgets(connection, [Release(takes, False, entry.amount_nanousd)])
+        keys = [limit.key_at(entry.occurred_at) for limit in limits.on(entry.tenant_id, key_id or "")]
+        await spend(connection, dict.fromkeys(keys, entry.amount_nanousd))
 
 
 async def _repeated(connection: WriteConnection, entry: Entry) -> Entry | None:

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.db import DATABASE_ERRORS, Database, WriteConnection, is_serialization_failure, is_unavailable
 
-__all__ = ["Apply", "BatchQueue", "CommitUnknown", "QueueFull", "commit_batch", "serve"]
+__all__ = ["Apply", "BatchQueue", "CommitUnknown", "QueueFull", "commit_at_once", "commit_batch", "serve"]
 
 Op = TypeVar("Op")
 Result = TypeVar("Result")
@@ -115,6 +115,25 @@ async def commit_batch(
             else:
                 isolate = True
     return [TimeoutError("the transaction met a deadlock each time it was tried")] * len(operations)
+
+
+async def commit_at_once(
+    database: Database, statement: Callable[[WriteConnection], Awaitable[Result]]
+) -> Result | None:
+    """One statement that commits by itself. None if the server refused it: nothing has taken place, and
+    `commit_batch` finds out what is wrong with it. Raises as `commit_batch` does.
+    """
+    is_sent = False
+    try:
+        async with database.statement() as connection:
+            is_sent = True
+            return await statement(connection)
+    except DATABASE_ERRORS as error:
+        if not is_unavailable(error):
+            return None
+        if is_sent:
+            raise CommitUnknown from error
+        raise
 
 
 async def _apply_isolated(

@@ -1,16 +1,19 @@
-"""The decisions of a batch against locked budget rows. Pure: this is where a limit is enforced, and only here.
+"""The decisions of a batch against budget rows as they were under their lock. Pure.
+
+Every refusal is decided here. A batch that fits as a whole is let through by one statement, which compares the same
+sums under the same lock (`repository/holds.py`).
 
 Operations are decided in their order of arrival. One that does not fit is refused by itself; a smaller one after
 it may still fit. It knows neither SQL nor tenants.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.ledger.types import BudgetKey, Take
+from gateway.ledger.types import BudgetKey
 
-__all__ = ["Ask", "BudgetRow", "Decision", "Release", "Sums", "decide", "sum_releases"]
+__all__ = ["Ask", "BudgetRow", "Decision", "decide", "sum_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +44,6 @@ class Decision:
     held_nanousd: Mapping[BudgetKey, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """One settlement: what its hold gives back, and what it charges, on the same rows."""
-
-    takes: tuple[Take, ...]
-    is_hold_open: bool
-    spent_nanousd: int
-
-
-@dataclass(slots=True)
-class Sums:
-    """What one UPDATE does to one budget row."""
-
-    held_nanousd: int = 0
-    spent_nanousd: int = 0
-
-
 def decide(rows: Mapping[BudgetKey, BudgetRow], asks: Sequence[Ask]) -> Decision:
     """All or nothing per ask: it is accepted if every hard row still has room for it."""
     pending: dict[BudgetKey, int] = defaultdict(int)
@@ -71,15 +57,12 @@ def decide(rows: Mapping[BudgetKey, BudgetRow], asks: Sequence[Ask]) -> Decision
     return Decision(tuple(verdicts), dict(pending))
 
 
-def sum_releases(releases: Iterable[Release]) -> dict[BudgetKey, Sums]:
-    """One change per row. A hold that is gone gives nothing back, and is charged all the same."""
-    sums: dict[BudgetKey, Sums] = defaultdict(Sums)
-    for release in releases:
-        for take in release.takes:
-            row = sums[take.key]
-            row.spent_nanousd += release.spent_nanousd
-            if release.is_hold_open:
-                row.held_nanousd += take.amount_nanousd
+def sum_of(asks: Sequence[Ask]) -> dict[BudgetKey, int]:
+    """What all of them together take from each row."""
+    sums: dict[BudgetKey, int] = defaultdict(int)
+    for ask in asks:
+        for key in ask.keys:
+            sums[key] += ask.amount_nanousd
     return dict(sums)
 
 

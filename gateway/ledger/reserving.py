@@ -11,14 +11,22 @@ from datetime import timedelta
 
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, WriteConnection
-from gateway.ids import RequestId
-from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_batch, serve
-from gateway.ledger.decide import Ask, BudgetRow, decide
+from gateway.ids import KeyId, RequestId, TenantId
+from gateway.ledger.batcher import (
+    BatchQueue,
+    CommitUnknown,
+    QueueFull,
+    commit_at_once,
+    commit_batch,
+    serve,
+)
+from gateway.ledger.decide import Ask, BudgetRow, decide, sum_of
 from gateway.ledger.errors import BudgetExceeded, LedgerUnavailable, ReservationFailed
+from gateway.ledger.known import KnownLimits
 from gateway.ledger.outage import Outage
 from gateway.ledger.pricing import upper_bound_nanousd
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows
-from gateway.ledger.repository.holds import insert_holds
+from gateway.ledger.repository.holds import insert_holds, take_all
 from gateway.ledger.types import BudgetKey, Hold, Reservation, Take
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
@@ -62,6 +70,7 @@ class Reserver:
         self._hold_ttl = timedelta(seconds=hold_ttl_s)
         self._discard = discard
         self._queue: BatchQueue[_Asked] = BatchQueue(capacity=QUEUE_MAX, batch_max=BATCH_MAX)
+        self._known = KnownLimits()
         self._log = get_logger(__name__)
 
     async def reserve(self, reservation: Reservation) -> Hold:
@@ -94,7 +103,7 @@ class Reserver:
             return
         started_s = self._clock.monotonic()
         try:
-            results = await commit_batch(self._database, wanted, self._apply)
+            results = await self._at_once(wanted) or await commit_batch(self._database, wanted, self._apply)
         except (CommitUnknown, *DATABASE_ERRORS) as error:
             self._outage.begin(error)
             if isinstance(error, CommitUnknown):
@@ -109,18 +118,41 @@ class Reserver:
         for asked, result in zip(wanted, results, strict=True):
             self._answer(asked, result)
 
+    async def _at_once(self, batch: Sequence[_Asked]) -> "Sequence[Hold | BudgetRow] | None":
+        """In one statement, if the whole batch fits, or nothing of it; None if a transaction has to look closer."""
+        limits = self._known.at([asked.reservation for asked in batch], self._clock.now())
+        if limits is None:
+            return None
+        asks = _asks(batch, limits)
+        holds = [self._hold(asked, ask.keys) for asked, ask in zip(batch, asks, strict=True)]
+        held = sum_of(asks)
+        rows: dict[BudgetKey, BudgetRow] | None = {}
+
+        async def take(connection: WriteConnection) -> bool:
+            nonlocal rows
+            rows = await take_all(connection, self._instance_id, holds, held, limits, self._known.revision)
+            return rows is None
+
+        if await commit_at_once(self._database, take):
+            return holds
+        if not rows or len(rows) < len(held):
+            return None
+        refusals = [refusal for refusal in decide(rows, asks).refused_by if refusal is not None]
+        return refusals if len(refusals) == len(batch) else None
+
     async def _apply(
         self, connection: WriteConnection, batch: Sequence[_Asked]
-    ) -> Sequence[Hold | BudgetRow]:
-        limits = await limits_of(
-            connection,
-            {asked.reservation.tenant_id for asked in batch},
-            {asked.reservation.key_id for asked in batch},
+    ) -> "Sequence[Hold | BudgetRow]":
+        """In a transaction: some fit, or a row has to be made, or the limits have changed."""
+        reservations = [asked.reservation for asked in batch]
+        current = await limits_of(
+            connection, {one.tenant_id for one in reservations}, {one.key_id for one in reservations}
         )
-        now = self._clock.now()
-        keyed = {limit.key_at(now): limit for limit in limits}
-        asks = [Ask(asked.amount_nanousd, _keys_of(asked.reservation, keyed)) for asked in batch]
-        decision = decide(await _locked_rows(connection, keyed, asks), asks)
+        self._known.learn(current, reservations)
+        limits = self._known.at(reservations, self._clock.now())
+        assert limits is not None, "they were just learnt"
+        asks = _asks(batch, limits)
+        decision = decide(await _locked_rows(connection, limits, asks), asks)
         results = [
             refusal or self._hold(asked, ask.keys)
             for asked, ask, refusal in zip(batch, asks, decision.refused_by, strict=True)
@@ -186,6 +218,13 @@ async def _locked_rows(
     return {key: limits[key].row(key, counts[key]) for key in keys}
 
 
-def _keys_of(reservation: Reservation, limits: Mapping[BudgetKey, BudgetLimit]) -> tuple[BudgetKey, ...]:
-    tenant_id, key_id = reservation.tenant_id, reservation.key_id
-    return tuple(sorted(key for key, limit in limits.items() if limit.covers(tenant_id, key_id)))
+def _asks(batch: Sequence[_Asked], limits: Mapping[BudgetKey, BudgetLimit]) -> list[Ask]:
+    """One per reservation, with the rows that limit it in key order."""
+    keys: dict[tuple[TenantId, KeyId], tuple[BudgetKey, ...]] = {}
+    asks = []
+    for asked in batch:
+        pair = asked.reservation.tenant_id, asked.reservation.key_id
+        if pair not in keys:
+            keys[pair] = tuple(sorted(key for key, limit in limits.items() if limit.covers(*pair)))
+        asks.append(Ask(asked.amount_nanousd, keys[pair]))
+    return asks

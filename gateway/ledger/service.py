@@ -51,8 +51,8 @@ class Ledger:
         self._instance_id = ids.new("run")
         self._clock = clock
         self._metrics = metrics
-        self._reserve_database = Database.of(database, name="tollway-reserve", pool_size=1)
-        self._settle_database = Database.of(database, name="tollway-settle", pool_size=2)
+        self._reserve_database = Database.of(database, name="tollway-reserve", pool_size=1, keyed=True)
+        self._settle_database = Database.of(database, name="tollway-settle", pool_size=2, keyed=True)
         self._spool = Spool(settings.spool_dir, gateway_id)
         self._unrecorded = UnrecordedHolds(Spool(settings.spool_dir, f"{gateway_id}.unrecorded"))
         self._outage = Outage(clock, settings.outage_grace_s)

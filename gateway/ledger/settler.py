@@ -12,7 +12,7 @@ import msgspec
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database
 from gateway.ids import RequestId
-from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_batch, serve
+from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, serve
 from gateway.ledger.outage import Outage
 from gateway.ledger.settling import Operation, Outcome, SettleBatch
 from gateway.ledger.spool import Spool
@@ -156,8 +156,7 @@ class Settler:
     async def _apply(self, operations: Sequence[Operation]) -> None:
         """Raises only if the server is away."""
         started_s = self._clock.monotonic()
-        await self._batch.prepare(self._database, operations)
-        results = await commit_batch(self._database, operations, self._batch.apply)
+        results = await self._batch.commit(self._database, operations)
         failpoint("settle.committed")
         self._outage.end()
         self._metrics.ledger_commit_seconds.labels("settle").observe(self._clock.monotonic() - started_s)

@@ -1,7 +1,8 @@
 """Settle: what one batch of ended requests does to the database, exactly once per request.
 
-The order within the transaction: the guard (sorted by request id), the holds, the facts, and last the budget rows
-(sorted by key), which everybody waits for. It does not know where operations come from or what happens when the server is away.
+The order within the statement: the guard (sorted by request id), the holds, the facts, and last the budget rows
+(sorted by key), which everybody waits for. It does not know where operations come from or what happens when the
+server is away.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,25 +12,24 @@ from typing import Literal
 
 from gateway.db import Database, WriteConnection
 from gateway.ids import IdSource, RequestId
-from gateway.ledger.decide import Release, sum_releases
+from gateway.ledger.batcher import commit_at_once, commit_batch
 from gateway.ledger.pricing import charge
-from gateway.ledger.repository.budgets import apply_sums, create_rows, limits_of
-from gateway.ledger.repository.holds import delete_holds
+from gateway.ledger.repository.budgets import limits_of, spend
 from gateway.ledger.repository.settling import (
     EventRow,
     attempt_rows,
-    claim,
     ensure_partition,
     event_row,
     lock_provisional,
     mark_corrected,
     month_of,
+    settle_all,
     write_events,
 )
 from gateway.ledger.types import Charge, Settlement, Take
 from gateway.obs.failpoints import failpoint
 
-__all__ = ["Operation", "Outcome", "SettleBatch", "apply_to_budgets"]
+__all__ = ["Operation", "Outcome", "SettleBatch"]
 
 Outcome = Literal["settled", "duplicate", "corrected", "discarded"]
 
@@ -73,7 +73,34 @@ class SettleBatch:
                 await ensure_partition(connection, month)
             self._months.add(month)
 
+    async def commit(self, database: Database, operations: Sequence[Operation]) -> list[Outcome | Exception]:
+        """In one statement what is settled for the first time. What was settled before, comes twice, or must look for
+        its budget rows goes through a transaction, and so does everything if the server refuses the statement."""
+        await self.prepare(database, operations)
+        results: dict[int, Outcome | Exception] = {**await self._commit_at_once(database, _plain(operations))}
+        rest = [op for op in operations if id(op) not in results]
+        if rest:
+            outcomes = await commit_batch(database, rest, self.apply)
+            results.update((id(op), outcome) for op, outcome in zip(rest, outcomes, strict=True))
+        return [results[id(op)] for op in operations]
+
+    async def _commit_at_once(self, database: Database, plain: Sequence[Operation]) -> dict[int, Outcome]:
+        if not plain:
+            return {}
+        charged = {one.request_id: self._charged(one) for one in _settlements(plain)}
+        discards = [op.discard for op in plain if op.discard is not None]
+        failpoint("settle.before_commit")
+        settled = await commit_at_once(
+            database, lambda connection: self._settle(connection, charged, discards)
+        )
+        if settled is None:
+            return {}
+        results: dict[int, Outcome] = {id(op): "discarded" for op in plain if op.settlement is None}
+        results.update((id(op), "settled") for op in plain if op.settlement and op.request_id in settled)
+        return results
+
     async def apply(self, connection: WriteConnection, operations: Sequence[Operation]) -> list[Outcome]:
+        """In the caller's transaction, after `prepare`."""
         firsts: dict[RequestId, _Charged] = {}
         again: list[_Charged] = []
         for settlement in sorted(_settlements(operations), key=lambda one: one.request_id):
@@ -89,31 +116,23 @@ class SettleBatch:
 
     async def _settle(
         self, connection: WriteConnection, firsts: Mapping[RequestId, _Charged], discards: Sequence[RequestId]
-    ) -> Collection[RequestId]:
-        claimed: Mapping[RequestId, tuple[Take, ...] | None] = {}
-        releases: list[Release] = []
-        if firsts:
-            claimed = await claim(
-                connection,
-                [one.event for one in firsts.values()],
-                [one.settlement.is_provisional for one in firsts.values()],
-            )
-        if discards:
-            freed = await delete_holds(connection, discards)
-            releases += [Release(takes, is_hold_open=True, spent_nanousd=0) for takes in freed]
-        fresh = [firsts[request_id] for request_id in claimed]
+    ) -> set[RequestId]:
         late = await _takes_without_hold(
-            connection, [one for one in fresh if not one.settlement.hold.is_recorded]
+            connection, [one for one in firsts.values() if not one.settlement.hold.is_recorded]
         )
-        for one in fresh:
-            open_takes = claimed[one.settlement.request_id]
-            takes = open_takes or one.settlement.hold.takes or late.get(one.settlement.request_id, ())
-            releases.append(Release(takes, open_takes is not None, one.charge.amount_nanousd))
-        if fresh:
-            attempts = [row for one in fresh for row in attempt_rows(one.settlement)]
-            await write_events(connection, [one.event for one in fresh], attempts)
-        await apply_to_budgets(connection, releases)
-        return claimed.keys()
+        return await settle_all(
+            connection,
+            [one.event for one in firsts.values()],
+            [row for one in firsts.values() for row in attempt_rows(one.settlement)],
+            {
+                request_id: one.settlement.hold.takes or late.get(request_id, ())
+                for request_id, one in firsts.items()
+            },
+            provisional=[
+                one.settlement.request_id for one in firsts.values() if one.settlement.is_provisional
+            ],
+            discards=discards,
+        )
 
     async def _correct(self, connection: WriteConnection, late: _Charged) -> bool:
         """Better evidence about a request that was settled provisionally: charge the signed difference, once."""
@@ -131,7 +150,7 @@ class SettleBatch:
         event = event_row(settlement, self._ids.uuid7(), difference, reasoning, corrects=fact.event_id)
         await write_events(connection, [event], attempt_rows(settlement))
         await mark_corrected(connection, settlement.request_id)
-        await apply_to_budgets(connection, [Release(takes, False, difference.amount_nanousd)])
+        await spend(connection, {take.key: difference.amount_nanousd for take in takes})
         return True
 
     def _charged(self, settlement: Settlement) -> _Charged:
@@ -142,6 +161,19 @@ class SettleBatch:
 
 def _settlements(operations: Sequence[Operation]) -> list[Settlement]:
     return [op.settlement for op in operations if op.settlement is not None]
+
+
+def _plain(operations: Sequence[Operation]) -> list[Operation]:
+    """What needs no look at anything else: discards, and the first settlement of each request that has a hold."""
+    seen: set[RequestId] = set()
+    plain = []
+    for op in operations:
+        if op.settlement is None:
+            plain.append(op)
+        elif op.settlement.hold.is_recorded and op.request_id not in seen:
+            seen.add(op.request_id)
+            plain.append(op)
+    return plain
 
 
 def _outcome(operation: Operation, winners: Collection[int], corrected: Collection[int]) -> Outcome:
@@ -167,21 +199,10 @@ async def _takes_without_hold(
     return {
         request_id: tuple(
             Take(*limit.key_at(hold.reserved_at), amount_nanousd=0)
-            for limit in limits
-            if limit.covers(hold.reservation.tenant_id, hold.reservation.key_id)
+            for limit in limits.on(hold.reservation.tenant_id, hold.reservation.key_id)
         )
         for request_id, hold in asked.items()
     }
-
-
-async def apply_to_budgets(connection: WriteConnection, releases: Sequence[Release]) -> None:
-    """The last statement of a transaction: everybody waits for these rows."""
-    sums = sum_releases(releases)
-    if not sums:
-        return
-    if missing := await apply_sums(connection, sums):
-        await create_rows(connection, missing)
-        await apply_sums(connection, {key: sums[key] for key in missing})
 
 
 def _difference(better: Charge, charged: Charge) -> Charge:

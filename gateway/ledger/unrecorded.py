@@ -66,8 +66,7 @@ class UnrecordedHolds:
                 hold,
                 takes=tuple(
                     Take(*limit.key_at(hold.reserved_at), amount_nanousd=0)
-                    for limit in limits
-                    if limit.covers(hold.reservation.tenant_id, hold.reservation.key_id)
+                    for limit in limits.on(hold.reservation.tenant_id, hold.reservation.key_id)
                 ),
             )
             for hold in holds

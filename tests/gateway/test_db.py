@@ -1,5 +1,7 @@
 """The application's role: what one superuser URL may not do once it has stepped down."""
 
+import asyncio
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
@@ -135,3 +137,20 @@ async def test_errors_do_not_repeat_what_they_were_given(database_url: str) -> N
 def test_every_spelling_of_a_url_means_asyncpg() -> None:
     for scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
         assert async_url(f"{scheme}://u:p%40@h:1/d") == "postgresql+asyncpg://u:p%40@h:1/d"
+
+
+async def test_a_statement_commits_by_itself_and_a_closed_connection_is_replaced(database_url: str) -> None:
+    database = Database(database_url, name="test-statement", pool_size=1, keyed=True)
+    async with database.statement() as connection:
+        await connection.execute(text("INSERT INTO outbox (topic, payload) VALUES ('t', '{}')"))
+        assert (await connection.execute(text("SHOW enable_seqscan"))).scalar_one() == "off"
+        pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+    other = Database(database_url, name="test-other", pool_size=1, role=None)
+    async with other.transaction() as connection:
+        assert (await connection.execute(text("SELECT count(*) FROM outbox"))).scalar_one() == 1
+        await connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+    await asyncio.sleep(0.1)
+    async with database.statement() as connection:
+        assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
+    await database.close()
+    await other.close()

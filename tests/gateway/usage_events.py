@@ -16,10 +16,10 @@ from gateway.ledger.repository.rollups import fold_usage
 from gateway.ledger.repository.settling import (
     EventRow,
     attempt_rows,
-    claim,
     ensure_partition,
     event_row,
     month_of,
+    settle_all,
     write_events,
 )
 from gateway.ledger.types import Hold, Settlement
@@ -45,8 +45,7 @@ async def write(database: Database, settlements: Sequence[Settlement], fold: boo
     async with database.transaction() as connection:
         for month in sorted({month_of(one.occurred_at) for one in settlements}):
             await ensure_partition(connection, month)
-        await claim(connection, events, [False] * len(events))
-        await write_events(connection, events, [row for one in settlements for row in attempt_rows(one)])
+        await settle_all(connection, events, [row for one in settlements for row in attempt_rows(one)], {})
     if fold:
         await fold_all(database)
     return events

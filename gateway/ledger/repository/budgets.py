@@ -12,27 +12,29 @@ from typing import Any
 from sqlalchemy import text
 
 from gateway.db import WriteConnection
-from gateway.ledger.decide import BudgetRow, Sums
+from gateway.ledger.decide import BudgetRow
 from gateway.ledger.periods import Period, period_key, zone_of
 from gateway.ledger.types import BudgetKey
 
 __all__ = [
     "BudgetLimit",
-    "apply_sums",
+    "Limits",
     "budgets_revision",
     "create_rows",
     "hard_scopes",
     "limits_of",
     "lock_rows",
+    "spend",
 ]
 
 _LIMITS = text(
     """
-    SELECT id, scope, tenant_id, key_id, period, zone, limit_nanousd, is_hard FROM budget
-    WHERE scope = 'organization'
-        OR (scope = 'tenant' AND tenant_id = ANY(CAST(:tenant_ids AS text[])))
-        OR (scope = 'key' AND tenant_id = ANY(CAST(:tenant_ids AS text[]))
-            AND key_id = ANY(CAST(:key_ids AS text[])))
+    SELECT feed.revision, b.id, b.scope, b.tenant_id, b.key_id, b.period, b.zone, b.limit_nanousd, b.is_hard
+    FROM config_revision feed LEFT JOIN budget b ON b.scope = 'organization'
+        OR (b.scope = 'tenant' AND b.tenant_id = ANY(CAST(:tenant_ids AS text[])))
+        OR (b.scope = 'key' AND b.tenant_id = ANY(CAST(:tenant_ids AS text[]))
+            AND b.key_id = ANY(CAST(:key_ids AS text[])))
+    WHERE feed.topic = 'budget'
     """
 )
 _CREATE = text(
@@ -52,22 +54,13 @@ _LOCK = text(
     FOR UPDATE OF row
     """
 )
-# The common table expression takes the locks, in key order, before any row of it is updated.
-_APPLY = text(
+# The rows come sorted, so they are locked in key order; one that does not exist yet is made.
+_SPEND = text(
     """
-    WITH change AS (
-        SELECT row.budget_id, row.period_key, wanted.held, wanted.spent
-        FROM budget_period row
-        JOIN unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]),
-            CAST(:spent AS bigint[])) AS wanted (budget_id, period_key, held, spent) USING (budget_id, period_key)
-        ORDER BY row.budget_id COLLATE "C", row.period_key COLLATE "C"
-        FOR UPDATE OF row
-    )
-    UPDATE budget_period row
-    SET held_nanousd = row.held_nanousd - change.held, spent_nanousd = row.spent_nanousd + change.spent
-    FROM change
-    WHERE row.budget_id = change.budget_id AND row.period_key = change.period_key
-    RETURNING row.budget_id, row.period_key
+    INSERT INTO budget_period (budget_id, period_key, spent_nanousd)
+    SELECT * FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:spent AS bigint[]))
+    ON CONFLICT (budget_id, period_key)
+    DO UPDATE SET spent_nanousd = budget_period.spent_nanousd + EXCLUDED.spent_nanousd
     """
 )
 
@@ -94,12 +87,24 @@ class BudgetLimit:
         return BudgetRow(key, self.scope, self.limit_nanousd, self.is_hard, held, spent)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits as one revision of the configuration has them."""
+
+    revision: int
+    all: tuple[BudgetLimit, ...]
+
+    def on(self, tenant_id: str, key_id: str) -> tuple[BudgetLimit, ...]:
+        return tuple(limit for limit in self.all if limit.covers(tenant_id, key_id))
+
+
 async def limits_of(
     connection: WriteConnection, tenant_ids: Collection[str], key_ids: Collection[str]
-) -> list[BudgetLimit]:
+) -> Limits:
     """The limits on any of these scopes, the organisation's included."""
-    rows = await connection.execute(_LIMITS, {"tenant_ids": list(tenant_ids), "key_ids": list(key_ids)})
-    return [BudgetLimit(*row) for row in rows]
+    found = await connection.execute(_LIMITS, {"tenant_ids": list(tenant_ids), "key_ids": list(key_ids)})
+    rows = found.all()
+    return Limits(rows[0][0], tuple(BudgetLimit(*row[1:]) for row in rows if row[1] is not None))
 
 
 async def create_rows(connection: WriteConnection, keys: Collection[BudgetKey]) -> None:
@@ -115,17 +120,12 @@ async def lock_rows(
     return {BudgetKey(row[0], row[1]): (row[2], row[3]) for row in rows}
 
 
-async def apply_sums(connection: WriteConnection, sums: Mapping[BudgetKey, Sums]) -> set[BudgetKey]:
-    """Give back what was held and add what was spent: lock in key order and update, in one statement. Returns the
-    keys that have no row."""
-    keys = sorted(sums)
-    columns: dict[str, list[Any]] = {
-        **_columns(keys),
-        "held": [sums[key].held_nanousd for key in keys],
-        "spent": [sums[key].spent_nanousd for key in keys],
-    }
-    rows = await connection.execute(_APPLY, columns)
-    return set(keys) - {BudgetKey(row[0], row[1]) for row in rows}
+async def spend(connection: WriteConnection, spent: Mapping[BudgetKey, int]) -> None:
+    """Charge rows (or, below zero, give back) without a hold. The last statement of a transaction: everybody waits
+    for these rows."""
+    keys = sorted(spent)
+    if keys:
+        await connection.execute(_SPEND, {**_columns(keys), "spent": [spent[key] for key in keys]})
 
 
 async def budgets_revision(connection: WriteConnection) -> int:
@@ -139,5 +139,5 @@ async def hard_scopes(connection: WriteConnection) -> list[tuple[str | None, str
     return [(row[0], row[1]) for row in rows]
 
 
-def _columns(keys: Sequence[BudgetKey]) -> dict[str, list[str]]:
+def _columns(keys: Sequence[BudgetKey]) -> dict[str, list[Any]]:
     return {"budget_ids": [key.budget_id for key in keys], "period_keys": [key.period_key for key in keys]}

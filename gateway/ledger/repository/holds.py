@@ -10,17 +10,19 @@ from sqlalchemy import Row, text
 from gateway.db import WriteConnection
 from gateway.ids import KeyId, PoolId, RequestId, RouteId, TenantId
 from gateway.ledger import models
+from gateway.ledger.decide import BudgetRow
+from gateway.ledger.repository.budgets import BudgetLimit
 from gateway.ledger.repository.rows import insert_recordset
 from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 
 __all__ = [
     "FIRST_HOLD",
-    "delete_holds",
     "holds_of",
     "insert_holds",
     "orphaned_holds",
     "provisional_holds",
     "restore_holds",
+    "take_all",
     "takes_from_json",
 ]
 
@@ -49,7 +51,37 @@ _RESTORE = text(
     ON CONFLICT (request_id) DO NOTHING
     """
 )
-_DELETE = text("DELETE FROM hold WHERE request_id = ANY(CAST(:request_ids AS text[])) RETURNING takes")
+# Everything or nothing, in one statement: the rows are locked in key order, the whole batch is compared with what they
+# have room for, and only then taken. The revision is that of the limits given: other limits decide nothing.
+_TAKE_ALL = text(
+    f"""
+    WITH feed AS (
+        SELECT revision = CAST(:revision AS bigint) AS is_current FROM config_revision WHERE topic = 'budget'
+    ), wanted AS (
+        SELECT * FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]),
+            CAST(:limits AS bigint[])) AS w (budget_id, period_key, held, limit_nanousd)
+    ), locked AS (
+        SELECT row.budget_id, row.period_key, row.held_nanousd, row.spent_nanousd, wanted.held, wanted.limit_nanousd
+        FROM budget_period row JOIN wanted USING (budget_id, period_key)
+        WHERE (SELECT is_current FROM feed)
+        ORDER BY row.budget_id COLLATE "C", row.period_key COLLATE "C"
+        FOR UPDATE OF row
+    ), verdict AS (
+        SELECT (SELECT is_current FROM feed) AND count(*) = cardinality(CAST(:budget_ids AS text[]))
+            AND bool_and(limit_nanousd IS NULL OR held_nanousd + spent_nanousd + held <= limit_nanousd)
+                IS NOT FALSE AS fits
+        FROM locked
+    ), taken AS (
+        UPDATE budget_period row SET held_nanousd = row.held_nanousd + locked.held
+        FROM locked, verdict
+        WHERE verdict.fits AND row.budget_id = locked.budget_id AND row.period_key = locked.period_key
+    ), written AS (
+        {insert_recordset(models.Hold, "holds")} WHERE (SELECT fits FROM verdict)
+    )
+    SELECT verdict.fits, locked.budget_id, locked.period_key, locked.held_nanousd, locked.spent_nanousd
+    FROM verdict LEFT JOIN locked ON true
+    """
+)
 _COLUMNS = """
     h.request_id, h.tenant_id, h.key_id, h.served_model, h.route_id, h.pool_id, h.endpoint, h.is_stream,
     h.request_class, h.user_ref, h.client_retry_count, h.max_prompt_tokens, h.max_output_tokens,
@@ -112,12 +144,33 @@ async def restore_holds(connection: WriteConnection, holds: Sequence[Hold]) -> N
     await connection.execute(_RESTORE, {"holds": document})
 
 
-async def delete_holds(
-    connection: WriteConnection, request_ids: Collection[RequestId]
-) -> list[tuple[Take, ...]]:
-    """Remove holds that nobody uses; what each of them took is for the caller to give back."""
-    rows = await connection.execute(_DELETE, {"request_ids": sorted(request_ids)})
-    return [takes_from_json(row[0]) for row in rows]
+async def take_all(
+    connection: WriteConnection,
+    instance_id: str,
+    holds: Sequence[Hold],
+    held: Mapping[BudgetKey, int],
+    limits: Mapping[BudgetKey, BudgetLimit],
+    revision: int,
+) -> dict[BudgetKey, BudgetRow] | None:
+    """None: all of them are held now. Else nothing is, and these are the rows as they were under their lock; a row is
+    missing if it does not exist yet, all are if the limits are of another revision."""
+    keys = sorted(held)
+    rows = await connection.execute(
+        _TAKE_ALL,
+        {
+            "revision": revision,
+            "budget_ids": [key.budget_id for key in keys],
+            "period_keys": [key.period_key for key in keys],
+            "held": [held[key] for key in keys],
+            "limits": [limits[key].limit_nanousd if limits[key].is_hard else None for key in keys],
+            "holds": msgspec.json.encode([_row(instance_id, hold) for hold in holds]).decode(),
+        },
+    )
+    found = rows.all()
+    if found[0].fits:
+        return None
+    counted = {BudgetKey(row[1], row[2]): (row[3], row[4]) for row in found if row[1] is not None}
+    return {key: limits[key].row(key, counts) for key, counts in counted.items()}
 
 
 async def holds_of(connection: WriteConnection, request_ids: Collection[RequestId]) -> dict[RequestId, Hold]:

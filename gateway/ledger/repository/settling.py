@@ -15,7 +15,6 @@ from sqlalchemy import text
 from gateway.db import WriteConnection
 from gateway.ids import RequestId
 from gateway.ledger.models import Attempt, UsageEvent
-from gateway.ledger.repository.holds import takes_from_json
 from gateway.ledger.repository.rows import insert_recordset
 from gateway.ledger.types import Charge, Prices, Settlement, Take, Timings
 
@@ -23,26 +22,65 @@ __all__ = [
     "EventRow",
     "SettledFact",
     "attempt_rows",
-    "claim",
     "ensure_partition",
     "event_row",
     "lock_provisional",
     "mark_corrected",
     "month_of",
+    "settle_all",
     "write_events",
 ]
 
-_CLAIM = text(
-    """
-    WITH fresh AS (
+_EVENT_COLUMNS = [column.name for column in UsageEvent.__table__.columns if column.name != "recorded_at"]
+_ATTEMPT_COLUMNS = [column.name for column in Attempt.__table__.columns if column.name != "recorded_at"]
+
+# The whole batch in one statement. Who inserts a row into settled_request may charge: everything else joins `fresh`.
+# The facts come first, the budget rows last and in key order, because everybody waits for those: reading `facts`
+# makes sure of it. A hold gives back what it took, wherever its request was charged; a request whose hold is gone is
+# charged to the rows that are given with it.
+_SETTLE = text(
+    f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM json_populate_recordset(CAST(NULL AS usage_event), CAST(:events AS json))
+    ), fresh AS (
         INSERT INTO settled_request (request_id, tenant_id, event_id, occurred_at, is_provisional)
-        SELECT * FROM unnest(CAST(:request_ids AS text[]), CAST(:tenant_ids AS text[]),
-            CAST(:event_ids AS uuid[]), CAST(:occurred_ats AS timestamptz[]), CAST(:provisional AS boolean[]))
+        SELECT request_id, tenant_id, event_id, occurred_at, request_id = ANY(CAST(:provisional AS text[]))
+        FROM given ORDER BY request_id COLLATE "C"
         ON CONFLICT DO NOTHING RETURNING request_id
     ), gone AS (
-        DELETE FROM hold h USING fresh f WHERE h.request_id = f.request_id RETURNING h.request_id, h.takes
+        DELETE FROM hold h
+        USING (SELECT request_id FROM fresh UNION SELECT unnest(CAST(:discards AS text[]))) ended
+        WHERE h.request_id = ended.request_id RETURNING h.request_id, h.takes
+    ), event AS (
+        INSERT INTO usage_event ({", ".join(_EVENT_COLUMNS)})
+        SELECT {", ".join(_EVENT_COLUMNS)} FROM given JOIN fresh USING (request_id) RETURNING 1
+    ), tried AS (
+        INSERT INTO attempt ({", ".join(_ATTEMPT_COLUMNS)})
+        SELECT {", ".join(_ATTEMPT_COLUMNS)}
+        FROM json_populate_recordset(CAST(NULL AS attempt), CAST(:attempts AS json)) JOIN fresh USING (request_id)
+        RETURNING 1
+    ), told AS (
+        INSERT INTO outbox (topic, tenant_id, payload)
+        SELECT 'usage', tenant_id, jsonb_build_object('occurred_at', occurred_at, 'event_id', event_id)
+        FROM given JOIN fresh USING (request_id) RETURNING 1
+    ), facts AS (
+        SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM tried) + (SELECT count(*) FROM told) AS number
+    ), change AS (
+        SELECT take.budget_id, take.period_key, take.amount_nanousd AS held, 0 AS spent
+        FROM gone, jsonb_to_recordset(gone.takes) AS take (budget_id text, period_key text, amount_nanousd bigint)
+        UNION ALL
+        SELECT take.budget_id, take.period_key, 0, given.amount_nanousd
+        FROM given JOIN fresh USING (request_id) LEFT JOIN gone USING (request_id), jsonb_to_recordset(
+            coalesce(nullif(gone.takes, '[]'), CAST(:takes AS jsonb) -> request_id)) AS take (budget_id text, period_key text)
+    ), counted AS (
+        INSERT INTO budget_period (budget_id, period_key, held_nanousd, spent_nanousd)
+        SELECT budget_id, period_key, sum(held), sum(spent) FROM change, facts WHERE facts.number >= 0
+        GROUP BY budget_id, period_key ORDER BY budget_id COLLATE "C", period_key COLLATE "C"
+        ON CONFLICT (budget_id, period_key) DO UPDATE SET
+            held_nanousd = budget_period.held_nanousd - EXCLUDED.held_nanousd,
+            spent_nanousd = budget_period.spent_nanousd + EXCLUDED.spent_nanousd
     )
-    SELECT f.request_id, g.takes FROM fresh f LEFT JOIN gone g USING (request_id)
+    SELECT request_id FROM fresh
     """
 )
 _WRITE = text(
@@ -79,23 +117,28 @@ class SettledFact:
     reasoning_tokens: int
 
 
-async def claim(
-    connection: WriteConnection, events: Sequence[EventRow], provisional: Sequence[bool]
-) -> dict[RequestId, tuple[Take, ...] | None]:
-    """Pass the guard and remove the holds. In the result: only requests that nobody had settled; with what their
-    hold took, or None where the hold is gone. `events` come sorted by request id, so that two batches with common
-    requests wait for each other in one order."""
+async def settle_all(
+    connection: WriteConnection,
+    events: Sequence[EventRow],
+    attempts: Sequence[Mapping[str, Any]],
+    takes: Mapping[RequestId, Sequence[Take]],
+    *,
+    provisional: Sequence[RequestId] = (),
+    discards: Sequence[RequestId] = (),
+) -> set[RequestId]:
+    """Pass the guard, write the facts, remove the holds and count in the budgets; the requests that nobody had settled.
+    `takes`: the rows to charge if the hold is gone. `discards`: holds that nobody will use."""
     rows = await connection.execute(
-        _CLAIM,
+        _SETTLE,
         {
-            "request_ids": [event["request_id"] for event in events],
-            "tenant_ids": [event["tenant_id"] for event in events],
-            "event_ids": [event["event_id"] for event in events],
-            "occurred_ats": [event["occurred_at"] for event in events],
+            "events": msgspec.json.encode(events).decode(),
+            "attempts": msgspec.json.encode(attempts).decode(),
+            "takes": msgspec.json.encode(takes).decode(),
             "provisional": list(provisional),
+            "discards": list(discards),
         },
     )
-    return {RequestId(row[0]): None if row[1] is None else takes_from_json(row[1]) for row in rows}
+    return {RequestId(row[0]) for row in rows}
 
 
 async def write_events(

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from gateway.db import Database, WriteConnection, is_unavailable
-from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_batch, serve
+from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_at_once, commit_batch, serve
 from gateway.obs.logging import get_logger
 
 
@@ -100,6 +100,26 @@ async def test_a_connection_that_died_while_idle_is_replaced(database: Database)
         )
     assert await commit_batch(database, [1], _divide) == [1]
     assert (await _tally(database))[0] == 200
+
+
+async def test_one_statement_commits_by_itself_or_has_not_taken_place(database: Database) -> None:
+    assert await commit_at_once(database, lambda connection: _divide(connection, [10])) == [10]
+    assert await commit_at_once(database, lambda connection: _divide(connection, [0])) is None
+    assert (await _tally(database))[0] == 10
+
+
+async def test_one_statement_whose_connection_is_lost_is_unknown_and_one_never_sent_is_not(
+    database: Database,
+) -> None:
+    async def die(connection: WriteConnection) -> None:
+        await connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    with pytest.raises(CommitUnknown):
+        await commit_at_once(database, die)
+    away = Database("postgresql://nobody@127.0.0.1:1/none", name="test")
+    with pytest.raises(OSError, match="1"):
+        await commit_at_once(away, die)
+    await away.close()
 
 
 async def test_the_queue_is_bounded_hands_out_batches_and_ends_when_closed() -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger.decide import Ask, BudgetRow, Release, decide, sum_releases
-from gateway.ledger.types import BudgetKey, Take
+from gateway.ledger.decide import Ask, BudgetRow, decide, sum_of
+from gateway.ledger.types import BudgetKey
 
 A, B = BudgetKey("a", "2026-11"), BudgetKey("b", "2026-11")
 
@@ -63,7 +63,5 @@ def test_no_batch_overspends_and_none_is_refused_without_need(
         )
 
 
-def test_a_hold_that_is_gone_gives_nothing_back_and_is_charged_all_the_same() -> None:
-    takes = (Take("a", "2026-11", 70),)
-    sums = sum_releases([Release(takes, True, 30), Release(takes, False, 5)])
-    assert (sums[A].held_nanousd, sums[A].spent_nanousd) == (70, 35)
+def test_the_sum_of_a_batch_is_what_its_rows_must_have_room_for() -> None:
+    assert sum_of([Ask(50, (A,)), Ask(5, (A, B)), Ask(7, ())]) == {A: 55, B: 5}

@@ -106,7 +106,7 @@ async def test_a_commit_whose_answer_is_lost_is_not_charged_twice(
     await books.add_budget(100 * BOUND)
     ledger = await make_ledger(url=proxy.url)
     hold = await ledger.reserve(reservation("req_1"))
-    proxy.cut_after(b"COMMIT", once_seen=b"INSERT INTO settled_request")
+    proxy.cut_after(b'"req_1"', once_seen=b"INSERT INTO settled_request")
     ledger.settle(settlement(hold, NOW))
 
     async def committed() -> bool:
@@ -126,7 +126,7 @@ async def test_a_reservation_whose_commit_is_unknown_is_refused_and_given_back(
     ledger = await make_ledger(url=proxy.url)
     ledger.settle(settlement(await ledger.reserve(reservation("req_0")), NOW))
     await asyncio.sleep(0.1)
-    proxy.cut_after(b"COMMIT", once_seen=b"INSERT INTO hold")
+    proxy.cut_after(b'"req_1"', once_seen=b"INSERT INTO hold")
     with pytest.raises(LedgerUnavailable):
         await ledger.reserve(reservation("req_1"))
     await proxy.restore()

@@ -1,13 +1,17 @@
 """Holds: written and read back whole, and orphaned by the database's clock only."""
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from gateway.ids import RequestId
-from gateway.ledger.repository.holds import delete_holds, holds_of, insert_holds, orphaned_holds
+from gateway.ledger.decide import BudgetRow
+from gateway.ledger.repository.budgets import BudgetLimit, create_rows
+from gateway.ledger.repository.holds import holds_of, insert_holds, orphaned_holds, take_all
 from gateway.ledger.repository.instances import beat
-from gateway.ledger.types import Hold, Take
+from gateway.ledger.types import BudgetKey, Hold, Take
 from tests.gateway.books import Books
 from tests.gateway.ledger.builders import reservation
 
@@ -38,8 +42,42 @@ async def test_a_hold_comes_back_as_it_was_written(books: Books) -> None:
     await _insert(books, hold())
     async with books.database.transaction() as connection:
         assert await holds_of(connection, [RequestId("req_1"), RequestId("req_2")]) == {"req_1": hold()}
-        assert await delete_holds(connection, [RequestId("req_1")]) == [TAKES]
-        assert await delete_holds(connection, [RequestId("req_1")]) == []
+
+
+KEY = BudgetKey("b1", "2026-11")
+
+
+async def _take_all(books: Books, names: list[str], limit: int | None, revision: int = 1) -> object:
+    budget = BudgetLimit("b1", "tenant", "proj_a", None, "monthly", "UTC", limit or 0, limit is not None)
+    holds = [replace(hold(name), takes=TAKES[:1]) for name in names]
+    async with books.database.statement() as connection:
+        return await take_all(connection, "run_1", holds, {KEY: 7 * len(names)}, {KEY: budget}, revision)
+
+
+async def test_a_batch_that_fits_is_held_at_once_and_one_that_does_not_leaves_no_trace(books: Books) -> None:
+    assert await _take_all(books, ["req_1"], 21) == {}  # the period has no row yet
+    async with books.database.transaction() as connection:
+        await create_rows(connection, [KEY])
+    assert await _take_all(books, ["req_1"], 21, revision=0) == {}
+    assert await books.count("hold") == 0
+    assert await _take_all(books, ["req_1", "req_2"], 21) is None
+    full = await _take_all(books, ["req_3", "req_4"], 21)
+    assert full == {KEY: BudgetRow(KEY, "tenant", 21, True, 14, 0)}
+    assert await books.count("hold") == 2
+    assert await books.held_and_spent("b1") == (14, 0)
+    assert await _take_all(books, ["req_3"], 21) is None
+    assert await _take_all(books, ["req_4"], None) is None  # a soft budget has room for everything
+    assert await books.held_and_spent("b1") == (28, 0)
+
+
+async def test_batches_that_wait_for_a_row_see_what_it_has_become(books: Books) -> None:
+    """Twenty batches at once on room for seven: seven are held, however long they waited for the row."""
+    async with books.database.transaction() as connection:
+        await create_rows(connection, [KEY])
+    results = await asyncio.gather(*(_take_all(books, [f"req_{number}"], 50) for number in range(20)))
+    assert results.count(None) == 7
+    assert await books.held_and_spent("b1") == (49, 0)
+    assert await books.count("hold") == 7
 
 
 @pytest.mark.parametrize(
