@@ -22,6 +22,7 @@ from gateway.errors import (
     MissingParameter,
     NotFound,
 )
+from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budgets import BudgetRoutes
 from gateway.http.admin.common import AdminParts, plain_arrays
 from gateway.http.admin.costs import CostRoutes
@@ -34,6 +35,7 @@ from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
 from gateway.http.admin.usage import UsageRoutes
+from gateway.http.admin.usual import UsualRoutes
 from gateway.http.call import Call, Message
 from gateway.http.errors import render_error
 from gateway.http.middleware import Handler
@@ -55,6 +57,8 @@ RESOURCES = (
     EntryRoutes,
     UsageRoutes,
     CostRoutes,
+    BreakdownRoutes,
+    UsualRoutes,
     RequestRoutes,
     EventRoutes,
 )

@@ -20,10 +20,21 @@ from gateway.ledger.repository.usage import (
     UsageFilter,
     UsageReader,
     UsageRow,
+    UsageSums,
     needs_events,
 )
 
-__all__ = ["Ids", "RangeParams", "Rows", "UnixTime", "UsagePages", "fitting", "range_of"]
+__all__ = [
+    "Ids",
+    "RangeParams",
+    "Rows",
+    "TimeParams",
+    "UnixTime",
+    "UsagePages",
+    "fitting",
+    "range_of",
+    "sums_json",
+]
 
 ROWS_MAX = 5_000
 """Results of one page, over all its buckets: a page holds fewer buckets than its limit rather than more rows."""
@@ -39,11 +50,14 @@ Ids = Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(max_len
 Rows = Callable[[Sequence[UsageRow]], list[Json]]
 
 
-class RangeParams(Params):
+class TimeParams(Params):
     """From `start_time`, inclusive, to `end_time`, exclusive; until now, when there is no end."""
 
     start_time: UnixTime
     end_time: UnixTime | None = None
+
+
+class RangeParams(TimeParams):
     page: Annotated[str, Field(max_length=40)] | None = None
 
 
@@ -87,7 +101,7 @@ class UsagePages:
         return json_answer(_page(data, page.next_start))
 
 
-def range_of(params: RangeParams, width: Width, now: int) -> tuple[int, int]:
+def range_of(params: TimeParams, width: Width, now: int) -> tuple[int, int]:
     """Whole minutes. Without an end the range goes to the end of the current bucket."""
     if params.end_time is None:
         return minutes_of(params.start_time, (now // WIDTH_S[width] + 1) * WIDTH_S[width])
@@ -107,6 +121,17 @@ def fitting(page: BucketPage, rows: list[UsageRow], most: int) -> tuple[BucketPa
         )
     buckets = tuple(bucket for bucket in page.buckets if bucket.start < cut)
     return BucketPage(buckets, cut), [row for row in rows if row.bucket < cut]
+
+
+def sums_json(sums: UsageSums) -> Json:
+    """As our own resources show them."""
+    return {
+        "num_model_requests": sums.requests,
+        "input_tokens": sums.prompt_tokens,
+        "input_cached_tokens": sums.prompt_cached_tokens,
+        "output_tokens": sums.completion_tokens,
+        "amount_nanousd": sums.amount_nanousd,
+    }
 
 
 def _begin(page: str | None, start: int, end: int) -> int:

@@ -22,7 +22,9 @@ from sqlalchemy import (
     cast,
     extract,
     func,
+    or_,
     select,
+    tuple_,
     union_all,
 )
 
@@ -33,6 +35,8 @@ from gateway.ledger.models import RollupDay, RollupHour, RollupMinute, UsageEven
 __all__ = [
     "DIMENSIONS",
     "Dimension",
+    "Order",
+    "StoredDimension",
     "UsageFilter",
     "UsageReader",
     "UsageRow",
@@ -48,6 +52,7 @@ StoredDimension = Literal[
 ]
 Dimension = Literal[StoredDimension, "is_batch", "user_ref"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+Order = Literal["requests", "prompt_tokens", "completion_tokens", "amount_nanousd"]
 _STORED: tuple[StoredDimension, ...] = get_args(StoredDimension)
 _ROLLUPS: dict[Width, Any] = {
     "1m": RollupMinute.__table__,
@@ -124,6 +129,30 @@ class UsageReader:
         query = _summed(source, columns).order_by(*(column.name for column in columns)).limit(limit)
         found = await session.execute(query)
         return [_row(row, len(group_by)) for row in found]
+
+    async def top(
+        self,
+        session: ReadSession,
+        start: int,
+        end: int,
+        wanted: UsageFilter,
+        group_by: StoredDimension,
+        order: Order,
+        limit: int,
+        only: Sequence[str] | None = None,
+    ) -> tuple[UsageSums, dict[str, UsageSums]]:
+        """The sums of the whole range, and those of the groups that have most of `order`, largest first; one pass.
+        `only`: of these groups, whatever they have; the whole is the whole all the same."""
+        source = _source(start, end, "1d", wanted, (group_by,))
+        column = source.c[group_by]
+        whole_first = func.grouping(column)
+        query = _summed(source, [whole_first, column], func.grouping_sets(tuple_(column), tuple_()))
+        if only is not None:
+            query = query.having(or_(whole_first == 1, column.in_(only)))
+        query = query.order_by(whole_first.desc(), _ordered(source, order).desc(), column).limit(limit + 1)
+        found = (await session.execute(query)).all()
+        whole = UsageSums(*(value or 0 for value in found[0][2:]))
+        return whole, {row[1]: UsageSums(*row[2:]) for row in found[1:]}
 
     async def buckets_within(
         self,
@@ -203,9 +232,16 @@ def _group_columns(source: Subquery, group_by: Sequence[Dimension]) -> list[Colu
     return [(is_batch if name == "is_batch" else source.c[name]).label(name) for name in group_by]
 
 
-def _summed(source: Subquery, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
+def _summed(source: Subquery, columns: Sequence[ColumnElement[Any]], *groups: Any) -> Select[Any]:
+    """Grouped by the columns, unless `groups` says how."""
     sums = [cast(func.sum(source.c[name]), BigInteger).label(name) for name in _SUMS]
-    return select(*columns, *sums).group_by(*columns)
+    return select(*columns, *sums).group_by(*(groups or columns))
+
+
+def _ordered(source: Subquery, order: Order) -> ColumnElement[Any]:
+    if order == "prompt_tokens":
+        return func.sum(source.c.prompt_uncached_tokens + source.c.prompt_cached_tokens)
+    return func.sum(source.c[order])
 
 
 def _row(row: Any, width: int) -> UsageRow:

@@ -211,6 +211,12 @@ async def test_a_tenants_key_reads_its_own_and_nothing_else(listed: Tenant, gate
     assert (await usage.completions(**range_, project_ids=[others])).data[0].results == []
     [cost] = (await usage.costs(**range_, group_by=["project_id"])).data[0].results
     assert cost.project_id == listed.id
+    range_text = f"start_time={START}&end_time={START + 86_400}"
+    breakdown = (await get(f"/usage/breakdown?{range_text}&group_by=project_id"))[1]
+    assert [row["project_id"] for row in breakdown["data"]] == [listed.id]
+    assert breakdown["total"]["num_model_requests"] == 12
+    assert (await get(f"/usage/breakdown?{range_text}&group_by=pool_id"))[0] == 400
+    assert (await get(f"/usage/usual?project_ids={others}"))[1]["total"]["num_model_requests"] == 0
     with pytest.raises(openai.PermissionDeniedError, match=r"usage\.read"):
         await admin_client(gateway, listed.key).admin.organization.usage.costs(**range_)
     for path in (
