@@ -7,9 +7,10 @@ maxima covers whatever is settled within them. Where prices come from is not kno
 
 from decimal import Decimal
 
-__all__ = ["NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "decimal_usd", "format_usd"]
+__all__ = ["NANOUSD_PER_CENT", "NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", "decimal_usd", "format_usd"]
 
 NANOUSD_PER_USD = 1_000_000_000
+NANOUSD_PER_CENT = NANOUSD_PER_USD // 100
 TOKENS_MAX = 1_000_000_000
 """Of one component of one request."""
 

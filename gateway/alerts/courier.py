@@ -63,7 +63,12 @@ class Courier:
         while True:
             async with self._database.transaction() as connection:
                 messages = await lease(connection, IN_FLIGHT_MAX, self._lease_s)
-            await asyncio.gather(*(self._deliver(message) for message in messages))
+            done = await asyncio.gather(
+                *(self._deliver(message) for message in messages), return_exceptions=True
+            )
+            for outcome in done:
+                if outcome is not None:  # ours or the database's; the lease brings the message back
+                    raise outcome
             attempts += len(messages)
             if len(messages) < IN_FLIGHT_MAX:
                 return attempts

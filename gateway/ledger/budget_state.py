@@ -26,6 +26,11 @@ class BudgetState:
         """Negative when the limit was lowered below what is taken, and for a soft budget that is over its limit."""
         return self.limit_nanousd - self.spent_nanousd - self.held_nanousd
 
+    @property
+    def is_exhausted(self) -> bool:
+        """What is committed has reached the limit."""
+        return self.spent_nanousd >= self.limit_nanousd
+
 
 def consequence(before: BudgetState | None, now: BudgetState) -> str | None:
     """What a new budget, a lowered limit or a hardened budget does to requests; None if it refuses nothing more
@@ -35,7 +40,7 @@ def consequence(before: BudgetState | None, now: BudgetState) -> str | None:
         return None
     if not now.is_hard:
         return "The budget is soft: spend beyond the limit is counted and reported, no request is refused."
-    if now.spent_nanousd >= now.limit_nanousd:
+    if now.is_exhausted:
         until = f"{now.ends_at.isoformat()} or until " if now.ends_at is not None else ""
         return (
             f"{format_usd(now.spent_nanousd)} are spent already: every request is refused until {until}"

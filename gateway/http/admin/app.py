@@ -23,6 +23,7 @@ from gateway.errors import (
     NotFound,
 )
 from gateway.http.admin.breakdown import BreakdownRoutes
+from gateway.http.admin.budget_alerts import BudgetAlertRoutes
 from gateway.http.admin.budgets import BudgetRoutes
 from gateway.http.admin.common import AdminParts, plain_arrays
 from gateway.http.admin.costs import CostRoutes
@@ -34,6 +35,8 @@ from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
+from gateway.http.admin.spend_alerts import SpendAlertRoutes
+from gateway.http.admin.spend_limits import SpendLimitRoutes
 from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.usual import UsualRoutes
 from gateway.http.call import Call, Message
@@ -54,6 +57,9 @@ RESOURCES = (
     PriceRoutes,
     PoolRoutes,
     BudgetRoutes,
+    BudgetAlertRoutes,
+    SpendLimitRoutes,
+    SpendAlertRoutes,
     EntryRoutes,
     UsageRoutes,
     CostRoutes,
