@@ -59,12 +59,12 @@ class IdSource:
     """Makes ids that strictly increase within this process, even if the wall clock steps back."""
 
     def __init__(self, clock: Clock = _SYSTEM_CLOCK, entropy: Entropy = os.urandom) -> None:
-        self._clock = clock
+        self.clock = clock
         self._entropy = entropy
         self._last_ticks = -1
 
     def uuid7(self) -> UUID:
-        self._last_ticks = max(_ticks(self._clock), self._last_ticks + 1)
+        self._last_ticks = max(_ticks(self.clock), self._last_ticks + 1)
         return _assemble(self._last_ticks, _random_bits(self._entropy))
 
     def new(self, prefix: str) -> str:

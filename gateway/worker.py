@@ -17,7 +17,9 @@ from gateway.clock import Clock, SystemClock
 from gateway.db import Database, WriteConnection
 from gateway.ids import Entropy, IdSource
 from gateway.ledger.batcher import commit_batch
-from gateway.ledger.repository.rollups import fold_usage, rollup_drift
+from gateway.ledger.closing import PeriodCloser, recompute
+from gateway.ledger.repository.closing import first_open_at
+from gateway.ledger.repository.rollups import fold_usage
 from gateway.ledger.repository.settling import ensure_partition, month_of
 from gateway.ledger.service import HEARTBEAT_SILENCE_S
 from gateway.ledger.settling import SettleBatch
@@ -34,6 +36,7 @@ __all__ = ["Loop", "Worker", "run_worker"]
 OUTBOX_BATCH = 500
 MONTHS_AHEAD = 3
 DRIFT_DAYS = 3
+NIGHT_HOUR = 2
 _ROLLUP_IDLE_S = 0.5
 _RECONCILE_S = 2.0
 _HOUR_S = 3600.0
@@ -74,6 +77,7 @@ class Worker:
             Loop("reconcile", _RECONCILE_S, self._reconcile),
             Loop("partitions", _HOUR_S, self.make_partitions),
             Loop("drift", _HOUR_S, self.check_drift),
+            Loop("periods", _HOUR_S, self.close_periods),
         )
         async with asyncio.TaskGroup() as group:
             for loop in (*loops, *self._others):
@@ -94,13 +98,22 @@ class Worker:
             await ensure_partition(connection, month_of(self._clock.now()), MONTHS_AHEAD)
 
     async def check_drift(self) -> None:
-        """Recompute the last closed days: the rollups must come out equal."""
-        today = self._clock.now().date()
-        async with self._database.transaction() as connection:
-            drift = await rollup_drift(connection, today - timedelta(days=DRIFT_DAYS), today)
+        """Recompute the days that are over: the rollups must come out equal. The last few each hour, at night all
+        those of the open billing periods, since late events go into their own days."""
+        now = self._clock.now()
+        first = now - timedelta(days=DRIFT_DAYS)
+        if now.hour == NIGHT_HOUR:
+            async with self._database.transaction() as connection:
+                first = min(first, await first_open_at(connection) or first)
+        drift = await recompute(self._database, first, now)
         self._metrics.ledger_drift_nanousd.set(drift.nanousd)
-        if drift.nanousd or drift.tokens or drift.requests:
-            self._log.error("rollup_drift", nanousd=drift.nanousd, requests=drift.requests)
+        if drift:
+            self._log.error(
+                "rollup_drift", nanousd=drift.nanousd, tokens=drift.tokens, requests=drift.requests
+            )
+
+    async def close_periods(self) -> None:
+        await PeriodCloser(self._database).close_due(self._clock.now())
 
     async def _reconcile(self) -> None:
         await self._reconciler.run_once()

@@ -78,5 +78,6 @@ COLUMNS = (
     Column("tpot_us", "tpot_us", "integer", is_nullable=True),
     Column("client_retry_count", "client_retry_count", "integer"),
     Column("corrects", "corrects", "text", is_nullable=True),
+    Column("late_from", "late_from", "instant", is_nullable=True),
     Column("recorded_at", "recorded_at", "instant"),
 )

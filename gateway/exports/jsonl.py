@@ -35,7 +35,8 @@ def line(row: ExportRow) -> bytes:
     fields = {}
     for column in COLUMNS:
         value = column.value(row)
-        fields[column.name] = instant(value) if column.kind == "instant" else value
+        is_instant = column.kind == "instant" and value is not None
+        fields[column.name] = instant(value) if is_instant else value
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 

@@ -7,12 +7,13 @@ server is away.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Literal
 
 from gateway.db import Database, WriteConnection
 from gateway.ids import IdSource, RequestId
 from gateway.ledger.batcher import commit_at_once, commit_batch
+from gateway.ledger.lateness import Booking, is_fresh, look_back
 from gateway.ledger.pricing import charge
 from gateway.ledger.repository.budgets import limits_of, spend
 from gateway.ledger.repository.settling import (
@@ -31,7 +32,8 @@ from gateway.obs.failpoints import failpoint
 
 __all__ = ["Operation", "Outcome", "SettleBatch"]
 
-Outcome = Literal["settled", "duplicate", "corrected", "discarded"]
+Outcome = Literal["settled", "duplicate", "corrected", "discarded", "listed"]
+"""`listed`: too old to settle by itself, on the review list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,21 @@ class SettleBatch:
         self._months: set[date] = set()
 
     async def prepare(self, database: Database, operations: Collection[Operation]) -> None:
-        """Partitions for the months of these settlements exist when this returns; usually it does nothing."""
-        months = {month_of(op.settlement.occurred_at) for op in operations if op.settlement} - self._months
-        for month in sorted(months):
+        """Partitions for the months of these settlements exist when this returns, and that of now, where late ones may
+        be booked; usually it does nothing."""
+        months = {month_of(op.settlement.occurred_at) for op in operations if op.settlement}
+        for month in sorted((months | {month_of(self._ids.clock.now())}) - self._months):
             async with database.transaction() as connection:
                 await ensure_partition(connection, month)
             self._months.add(month)
 
     async def commit(self, database: Database, operations: Sequence[Operation]) -> list[Outcome | Exception]:
-        """In one statement what is settled for the first time. What was settled before, comes twice, or must look for
-        its budget rows goes through a transaction, and so does everything if the server refuses the statement."""
+        """In one statement what is settled for the first time. What was settled before, comes twice or late, or must
+        look for its budget rows goes through a transaction, and so does everything if the server refuses the
+        statement."""
         await self.prepare(database, operations)
-        results: dict[int, Outcome | Exception] = {**await self._commit_at_once(database, _plain(operations))}
+        plain = _plain(operations, self._ids.clock.now())
+        results: dict[int, Outcome | Exception] = {**await self._commit_at_once(database, plain)}
         rest = [op for op in operations if id(op) not in results]
         if rest:
             outcomes = await commit_batch(database, rest, self.apply)
@@ -87,7 +92,8 @@ class SettleBatch:
     async def _commit_at_once(self, database: Database, plain: Sequence[Operation]) -> dict[int, Outcome]:
         if not plain:
             return {}
-        charged = {one.request_id: self._charged(one) for one in _settlements(plain)}
+        booking = Booking(self._ids.clock.now())
+        charged = {one.request_id: self._charged(one, booking) for one in _settlements(plain)}
         discards = [op.discard for op in plain if op.discard is not None]
         failpoint("settle.before_commit")
         settled = await commit_at_once(
@@ -103,16 +109,18 @@ class SettleBatch:
         """In the caller's transaction, after `prepare`."""
         firsts: dict[RequestId, _Charged] = {}
         again: list[_Charged] = []
-        for settlement in sorted(_settlements(operations), key=lambda one: one.request_id):
-            charged = self._charged(settlement)
+        booking = await look_back(connection, _settlements(operations), self._ids.clock.now())
+        wanted = [one for one in _settlements(operations) if one.request_id not in booking.stale]
+        for settlement in sorted(wanted, key=lambda one: one.request_id):
+            charged = self._charged(settlement, booking)
             if firsts.setdefault(settlement.request_id, charged) is not charged:
                 again.append(charged)
         claimed = await self._settle(connection, firsts, [op.discard for op in operations if op.discard])
         again += [charged for request_id, charged in firsts.items() if request_id not in claimed]
-        corrected = {id(one.settlement) for one in again if await self._correct(connection, one)}
+        corrected = {id(one.settlement) for one in again if await self._correct(connection, one, booking)}
         winners = {id(firsts[request_id].settlement) for request_id in claimed}
         failpoint("settle.before_commit")
-        return [_outcome(op, winners, corrected) for op in operations]
+        return [_outcome(op, winners, corrected, booking.stale) for op in operations]
 
     async def _settle(
         self, connection: WriteConnection, firsts: Mapping[RequestId, _Charged], discards: Sequence[RequestId]
@@ -134,7 +142,7 @@ class SettleBatch:
             discards=discards,
         )
 
-    async def _correct(self, connection: WriteConnection, late: _Charged) -> bool:
+    async def _correct(self, connection: WriteConnection, late: _Charged, booking: Booking) -> bool:
         """Better evidence about a request that was settled provisionally: charge the signed difference, once."""
         settlement = late.settlement
         if settlement.is_provisional:
@@ -148,37 +156,41 @@ class SettleBatch:
         if not takes:
             takes = (await _takes_without_hold(connection, [late])).get(settlement.request_id, ())
         event = event_row(settlement, self._ids.uuid7(), difference, reasoning, corrects=fact.event_id)
-        await write_events(connection, [event], attempt_rows(settlement))
+        await write_events(connection, [booking.place(event)], attempt_rows(settlement))
         await mark_corrected(connection, settlement.request_id)
         await spend(connection, {take.key: difference.amount_nanousd for take in takes})
         return True
 
-    def _charged(self, settlement: Settlement) -> _Charged:
+    def _charged(self, settlement: Settlement, booking: Booking) -> _Charged:
         priced = charge(settlement.hold.reservation.prices, settlement.attempts)
         event = event_row(settlement, self._ids.uuid7(), priced, settlement.reasoning_tokens, corrects=None)
-        return _Charged(settlement, priced, event)
+        return _Charged(settlement, priced, booking.place(event))
 
 
 def _settlements(operations: Sequence[Operation]) -> list[Settlement]:
     return [op.settlement for op in operations if op.settlement is not None]
 
 
-def _plain(operations: Sequence[Operation]) -> list[Operation]:
-    """What needs no look at anything else: discards, and the first settlement of each request that has a hold."""
+def _plain(operations: Sequence[Operation], now: datetime) -> list[Operation]:
+    """What needs no look at anything else: discards, and the first fresh settlement of each request that has a hold."""
     seen: set[RequestId] = set()
     plain = []
     for op in operations:
         if op.settlement is None:
             plain.append(op)
-        elif op.settlement.hold.is_recorded and op.request_id not in seen:
+        elif op.settlement.hold.is_recorded and is_fresh(op.settlement, now) and op.request_id not in seen:
             seen.add(op.request_id)
             plain.append(op)
     return plain
 
 
-def _outcome(operation: Operation, winners: Collection[int], corrected: Collection[int]) -> Outcome:
+def _outcome(
+    operation: Operation, winners: Collection[int], corrected: Collection[int], stale: Collection[RequestId]
+) -> Outcome:
     if operation.settlement is None:
         return "discarded"
+    if operation.request_id in stale:
+        return "listed"
     if id(operation.settlement) in winners:
         return "settled"
     return "corrected" if id(operation.settlement) in corrected else "duplicate"

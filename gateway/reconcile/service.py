@@ -155,7 +155,7 @@ class Reconciler:
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, Exception):
                 self._log.error("reconcile_failed", request_id=operation.request_id, error=str(result))
-            elif result != "duplicate":
+            elif result not in ("duplicate", "listed"):
                 settled += 1
                 self._metrics.reconciled_attempts.labels(source).inc()
                 self._log.warning(

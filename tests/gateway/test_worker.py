@@ -1,7 +1,7 @@
 """The worker's loops: each does its work, and one that fails stands in nobody's way."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -15,6 +15,7 @@ from gateway.worker import Worker
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, books, make_ledger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.gateway.usage_events import settled, write
 
 __all__ = ["books", "make_ledger"]
 
@@ -80,3 +81,24 @@ async def test_drift_of_closed_days_is_a_metric(worker: Worker, books: Books) ->
     await books.run("UPDATE rollup_day SET amount_nanousd = amount_nanousd - 5")
     await worker.check_drift()
     assert worker._metrics.ledger_drift_nanousd._value.get() == 5
+
+
+async def test_at_night_every_closed_day_of_the_open_periods_is_recomputed(
+    worker: Worker, books: Books
+) -> None:
+    await _settle(books.database, 1)
+    await worker.fold_outbox()
+    await books.run("UPDATE rollup_minute SET amount_nanousd = amount_nanousd - 5")
+    worker._clock.advance(20 * 86_400)  # type: ignore[attr-defined]
+    await worker.check_drift()
+    assert worker._metrics.ledger_drift_nanousd._value.get() == 0, "by day only the last few"
+    worker._clock.advance(14 * 3600)  # type: ignore[attr-defined]
+    await worker.check_drift()
+    assert worker._metrics.ledger_drift_nanousd._value.get() == 5
+
+
+async def test_a_month_that_is_over_is_closed(worker: Worker, books: Books) -> None:
+    await write(books.database, [settled(1, NOW - timedelta(days=90))])
+    await worker.close_periods()
+    rows = await books.rows("SELECT period_key, requests FROM billing_period ORDER BY 1")
+    assert [tuple(row) for row in rows] == [("2026-08", 1), ("2026-09", 0), ("2026-10", 0)]

@@ -18,10 +18,11 @@ from gateway.ledger.models.sources import (
     JournalAttempt,
     JournalCursor,
 )
-from gateway.ledger.models.upkeep import ReviewItem
+from gateway.ledger.models.upkeep import BillingPeriod, ReviewItem
 
 __all__ = [
     "Attempt",
+    "BillingPeriod",
     "Budget",
     "BudgetPeriod",
     "ConfigRevision",

@@ -226,6 +226,8 @@ class UsageEvent(Base):
     client_retry_count: Mapped[int] = mapped_column(SmallInteger)
     corrects: Mapped[UUID | None]
     kind: Mapped[str] = mapped_column(server_default="request")
+    # When it really happened, if its billing period was closed by then: it is an adjustment in the open one.
+    late_from: Mapped[datetime | None]
     recorded_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 

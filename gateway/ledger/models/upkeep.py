@@ -1,4 +1,4 @@
-"""Tables of the ledger's upkeep: what a person has to look at."""
+"""Tables of the ledger's upkeep: closed billing periods, and what a person has to look at."""
 
 from datetime import datetime
 from typing import Any
@@ -8,9 +8,24 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["ReviewItem"]
+__all__ = ["BillingPeriod", "ReviewItem"]
 
 _NOW = text("now()")
+
+
+class BillingPeriod(Base):
+    """A month (UTC) to which no event will be added any more, with what it then came to. Written once."""
+
+    __tablename__ = "billing_period"
+    __table_args__ = (CheckConstraint("starts_at < ends_at", name="bounds"), UniqueConstraint("ends_at"))
+
+    period_key: Mapped[str] = mapped_column(primary_key=True)
+    starts_at: Mapped[datetime]
+    ends_at: Mapped[datetime]
+    requests: Mapped[int]
+    tokens: Mapped[int]
+    amount_nanousd: Mapped[int]
+    closed_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
 class ReviewItem(Base):

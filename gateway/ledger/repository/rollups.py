@@ -69,10 +69,22 @@ _UPSERTS = (
     text(_upsert(models.RollupHour, "hour")),
     text(_upsert(models.RollupDay, "day")),
 )
-# One statement sees one snapshot: events still in the outbox are not yet due in the rollups.
+# One statement sees one snapshot: events still in the outbox are not yet due in the rollups. Each of the three tables
+# must come out equal, so each is summed up to days.
+_ROLLED = " UNION ALL ".join(
+    f"""
+        SELECT '{model.__tablename__}' AS source, date_trunc('day', bucket, 'UTC') AS bucket, {_DIMENSION_LIST},
+            CAST(sum(requests) AS bigint) AS requests, CAST(sum(amount_nanousd) AS bigint) AS amount_nanousd,
+            CAST(sum(prompt_uncached_tokens + prompt_cached_tokens + completion_tokens) AS bigint) AS tokens
+        FROM {model.__tablename__}
+        WHERE bucket >= CAST(:first AS timestamptz) AND bucket < CAST(:after_last AS timestamptz)
+        GROUP BY 1, 2, {_DIMENSION_LIST}
+    """
+    for model in (models.RollupMinute, models.RollupHour, models.RollupDay)
+)
 _DRIFT = text(
     f"""
-    WITH recomputed AS (
+    WITH recomputed AS MATERIALIZED (
         SELECT date_trunc('day', e.occurred_at, 'UTC') AS bucket, {_DIMENSION_LIST},
             count(*) FILTER (WHERE e.corrects IS NULL AND e.kind = 'request') AS requests,
             sum(e.prompt_uncached_tokens + e.prompt_cached_tokens + e.completion_tokens) AS tokens,
@@ -83,27 +95,30 @@ _DRIFT = text(
                 SELECT FROM outbox o
                 WHERE o.topic = 'usage' AND o.payload ->> 'event_id' = CAST(e.event_id AS text))
         GROUP BY 1, {_DIMENSION_LIST}
-    ), rolled AS (
-        SELECT bucket, {_DIMENSION_LIST}, requests,
-            prompt_uncached_tokens + prompt_cached_tokens + completion_tokens AS tokens, amount_nanousd
-        FROM rollup_day
-        WHERE bucket >= CAST(:first AS timestamptz) AND bucket < CAST(:after_last AS timestamptz)
-    )
+    ), due AS (
+        SELECT source, c.* FROM recomputed c, (VALUES ('rollup_minute'), ('rollup_hour'), ('rollup_day')) s (source)
+    ), rolled AS ({_ROLLED})
     SELECT coalesce(sum(abs(coalesce(c.amount_nanousd, 0) - coalesce(r.amount_nanousd, 0))), 0),
         coalesce(sum(abs(coalesce(c.tokens, 0) - coalesce(r.tokens, 0))), 0),
         coalesce(sum(abs(coalesce(c.requests, 0) - coalesce(r.requests, 0))), 0)
-    FROM recomputed c FULL JOIN rolled r USING (bucket, {_DIMENSION_LIST})
+    FROM due c FULL JOIN rolled r USING (source, bucket, {_DIMENSION_LIST})
     """
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far the day rollups are from the events, summed without regard to sign."""
+    """How far the rollups are from the events, summed without regard to sign over the three tables."""
 
-    nanousd: int
-    tokens: int
-    requests: int
+    nanousd: int = 0
+    tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: "Drift") -> "Drift":
+        return Drift(self.nanousd + other.nanousd, self.tokens + other.tokens, self.requests + other.requests)
+
+    def __bool__(self) -> bool:
+        return bool(self.nanousd or self.tokens or self.requests)
 
 
 async def fold_usage(connection: WriteConnection, limit: int) -> int:
@@ -123,6 +138,7 @@ async def fold_usage(connection: WriteConnection, limit: int) -> int:
 
 async def rollup_drift(connection: WriteConnection, first: date, after_last: date) -> Drift:
     """The recompute of the days from `first` to before `after_last` (UTC)."""
+    await connection.execute(text("SET LOCAL statement_timeout = '5min'"))  # a busy day has many events
     bounds = {"first": _midnight(first), "after_last": _midnight(after_last)}
     row = (await connection.execute(_DRIFT, bounds)).one()
     return Drift(int(row[0]), int(row[1]), int(row[2]))

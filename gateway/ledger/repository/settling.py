@@ -3,7 +3,7 @@
 The guard is the insert into `settled_request`; whoever inserts the row may charge, nobody else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = [
     "attempt_rows",
     "ensure_partition",
     "event_row",
+    "known_requests",
     "lock_provisional",
     "mark_corrected",
     "month_of",
@@ -102,6 +103,12 @@ _PROVISIONAL = text(
     FOR UPDATE OF s
     """
 )
+_KNOWN = text(
+    """
+    SELECT request_id FROM settled_request WHERE request_id = ANY(CAST(:request_ids AS text[]))
+    UNION SELECT request_id FROM hold WHERE request_id = ANY(CAST(:request_ids AS text[]))
+    """
+)
 _CORRECTED = text("UPDATE settled_request SET is_provisional = false WHERE request_id = :request_id")
 
 EventRow = dict[str, Any]
@@ -167,6 +174,12 @@ async def lock_provisional(connection: WriteConnection, request_id: RequestId) -
         output_nanousd=row.output_nanousd,
     )
     return SettledFact(row.event_id, charge, row.reasoning_tokens)
+
+
+async def known_requests(connection: WriteConnection, request_ids: Collection[RequestId]) -> set[RequestId]:
+    """Those that have a hold or were settled."""
+    rows = await connection.execute(_KNOWN, {"request_ids": sorted(request_ids)})
+    return {RequestId(row[0]) for row in rows}
 
 
 async def mark_corrected(connection: WriteConnection, request_id: RequestId) -> None:

@@ -46,6 +46,7 @@ _EVENT: dict[str, Any] = {
     "tpot_us": 1500,
     "client_retry_count": 0,
     "corrects": None,
+    "late_from": None,
     "kind": "request",
 }
 
