@@ -20,6 +20,7 @@ class BudgetState:
     """None for a prepaid budget, whose one period has no bounds."""
     held_nanousd: int = 0
     spent_nanousd: int = 0
+    is_refusing: bool = False
 
     @property
     def remaining_nanousd(self) -> int:
@@ -28,8 +29,8 @@ class BudgetState:
 
     @property
     def is_exhausted(self) -> bool:
-        """What is committed has reached the limit."""
-        return self.spent_nanousd >= self.limit_nanousd
+        """What is committed has reached the limit, or leaves too little of it for the requests that come."""
+        return self.spent_nanousd >= self.limit_nanousd or self.is_refusing
 
 
 def consequence(before: BudgetState | None, now: BudgetState) -> str | None:
@@ -40,7 +41,7 @@ def consequence(before: BudgetState | None, now: BudgetState) -> str | None:
         return None
     if not now.is_hard:
         return "The budget is soft: spend beyond the limit is counted and reported, no request is refused."
-    if now.is_exhausted:
+    if now.spent_nanousd >= now.limit_nanousd:
         until = f"{now.ends_at.isoformat()} or until " if now.ends_at is not None else ""
         return (
             f"{format_usd(now.spent_nanousd)} are spent already: every request is refused until {until}"

@@ -28,6 +28,7 @@ from gateway.ledger.pricing import upper_bound_nanousd
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows
 from gateway.ledger.repository.holds import insert_holds, take_all
 from gateway.ledger.types import BudgetKey, Hold, Reservation, Take
+from gateway.ledger.used_up import UsedUp
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
@@ -71,6 +72,7 @@ class Reserver:
         self._discard = discard
         self._queue: BatchQueue[_Asked] = BatchQueue(capacity=QUEUE_MAX, batch_max=BATCH_MAX)
         self._known = KnownLimits()
+        self.used_up = UsedUp()
         self._log = get_logger(__name__)
 
     async def reserve(self, reservation: Reservation) -> Hold:
@@ -179,6 +181,7 @@ class Reserver:
             asked.reply.set_result(result)
         elif isinstance(result, BudgetRow):
             outcome = "refused"
+            self.used_up.note(result, asked.amount_nanousd)
             asked.reply.set_exception(BudgetExceeded(result.scope))
         else:
             outcome = "failed"

@@ -14,7 +14,7 @@ from gateway.db import DATABASE_ERRORS, Database
 from gateway.ids import GatewayId, IdSource, RequestId
 from gateway.ledger.errors import DuplicateSettlement
 from gateway.ledger.outage import Outage
-from gateway.ledger.repository.budgets import budgets_revision, hard_scopes
+from gateway.ledger.repository.budgets import budgets_revision, hard_scopes, note_refusals
 from gateway.ledger.repository.instances import beat, mark_stopped, stop_earlier_runs
 from gateway.ledger.reserving import Reserver
 from gateway.ledger.settler import Settler
@@ -161,7 +161,8 @@ class Ledger:
             await self._unrecorded.forget_settled(self._settler.is_idle)
 
     async def _beat(self) -> None:
-        """Say that this run is alive, and look which scopes have hard budgets."""
+        """Say that this run is alive and which budgets are used up, and look which scopes have hard budgets."""
+        used_up = self._reserver.used_up.news
         try:
             async with self._settle_database.transaction() as connection:
                 await beat(connection, self._instance_id, self._gateway_id)
@@ -169,6 +170,9 @@ class Ledger:
                 if revision != self._budgets_revision:
                     self._outage.remember_hard_scopes(await hard_scopes(connection))
                     self._budgets_revision = revision
+                if used_up:
+                    await note_refusals(connection, used_up)
+            self._reserver.used_up.told(used_up)
             if self._is_replayed and not self._has_taken_over:
                 await self._take_over()
         except DATABASE_ERRORS as error:

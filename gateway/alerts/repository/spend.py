@@ -53,7 +53,10 @@ _EXHAUSTED = text(
     JOIN budget_period p ON p.budget_id = b.id AND p.period_key = w.key
     CROSS JOIN LATERAL (SELECT b.limit_nanousd AS threshold_nanousd) t
     LEFT JOIN alert_firing f ON f.subject = b.id AND f.period_key = w.key
-    WHERE p.spent_nanousd >= t.threshold_nanousd AND t.threshold_nanousd > 0 AND {_NOT_FIRED}
+    LEFT JOIN budget_refusal r
+        ON b.is_hard AND r.budget_id = b.id AND r.period_key = w.key AND r.limit_nanousd = b.limit_nanousd
+    WHERE (p.spent_nanousd >= t.threshold_nanousd OR r.budget_id IS NOT NULL) AND t.threshold_nanousd > 0
+        AND {_NOT_FIRED}
         AND (w.closed_at IS NULL OR b.updated_at <= w.closed_at)
     """
 )

@@ -221,6 +221,7 @@ def _state(
         ends_at,
         counts.held_nanousd,
         counts.spent_nanousd,
+        counts.is_refusing,
     )
 
 
@@ -249,6 +250,7 @@ def _budget(budget: BudgetView, state: BudgetState) -> Json:
             "held_nanousd": state.held_nanousd,
             "spent_nanousd": state.spent_nanousd,
             "remaining_nanousd": state.remaining_nanousd,
+            "is_exhausted": state.is_exhausted,
         },
         "created_at": unix(budget.created_at),
     }

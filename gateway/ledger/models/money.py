@@ -18,6 +18,7 @@ __all__ = [
     "Attempt",
     "Budget",
     "BudgetPeriod",
+    "BudgetRefusal",
     "Hold",
     "LedgerEntry",
     "SettledRequest",
@@ -85,6 +86,17 @@ class BudgetPeriod(Base):
     period_key: Mapped[str] = mapped_column(primary_key=True)
     held_nanousd: Mapped[int] = mapped_column(server_default=_ZERO)
     spent_nanousd: Mapped[int] = mapped_column(server_default=_ZERO)
+
+
+class BudgetRefusal(Base):
+    """A hard budget refused a request for what was spent under this limit. Written once, seconds after the refusal."""
+
+    __tablename__ = "budget_refusal"
+
+    budget_id: Mapped[str] = mapped_column(primary_key=True)
+    period_key: Mapped[str] = mapped_column(primary_key=True)
+    limit_nanousd: Mapped[int] = mapped_column(primary_key=True)
+    refused_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
 class Hold(Base):

@@ -10,11 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, select, text, tuple_, update
+from sqlalchemy import delete, exists, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from gateway.db import ReadSession, WriteSession
-from gateway.ledger.models import Budget, BudgetPeriod
+from gateway.ledger.models import Budget, BudgetPeriod, BudgetRefusal
 from gateway.ledger.periods import Period, period_bounds, period_key, zone_of
 from gateway.ledger.types import BudgetKey
 
@@ -83,6 +83,8 @@ class PeriodCounts:
     key: str
     held_nanousd: int
     spent_nanousd: int
+    is_refusing: bool = False
+    """A request was refused for what is spent under the present limit."""
 
 
 class BudgetRepository:
@@ -162,8 +164,19 @@ class BudgetRepository:
     ) -> dict[BudgetKey, PeriodCounts]:
         """Of the periods in which something was counted."""
         wanted = tuple_(BudgetPeriod.budget_id, BudgetPeriod.period_key).in_(sorted(keys))
-        rows = await session.scalars(select(BudgetPeriod).where(wanted))
-        return {BudgetKey(row.budget_id, row.period_key): _counts(row) for row in rows}
+        is_refusing = exists().where(
+            BudgetRefusal.budget_id == Budget.id,
+            BudgetRefusal.period_key == BudgetPeriod.period_key,
+            BudgetRefusal.limit_nanousd == Budget.limit_nanousd,
+            Budget.is_hard,
+        )
+        query = (
+            select(BudgetPeriod, is_refusing).join(Budget, Budget.id == BudgetPeriod.budget_id).where(wanted)
+        )
+        return {
+            BudgetKey(row.budget_id, row.period_key): _counts(row, refuses)
+            for row, refuses in await session.execute(query)
+        }
 
     async def periods(
         self, session: ReadSession, budget_id: str, after: str | None, limit: int
@@ -180,8 +193,8 @@ def _next_hour(at: datetime) -> datetime:
     return at if at == at.replace(minute=0) else at.replace(minute=0) + timedelta(hours=1)
 
 
-def _counts(row: BudgetPeriod) -> PeriodCounts:
-    return PeriodCounts(row.period_key, row.held_nanousd, row.spent_nanousd)
+def _counts(row: BudgetPeriod, is_refusing: bool = False) -> PeriodCounts:
+    return PeriodCounts(row.period_key, row.held_nanousd, row.spent_nanousd, is_refusing)
 
 
 def _budget(row: Budget) -> BudgetView:

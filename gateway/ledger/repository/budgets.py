@@ -15,6 +15,7 @@ from gateway.db import WriteConnection
 from gateway.ledger.decide import BudgetRow
 from gateway.ledger.periods import Period, period_key, zone_of
 from gateway.ledger.types import BudgetKey
+from gateway.ledger.used_up import Refused
 
 __all__ = [
     "BudgetLimit",
@@ -24,6 +25,7 @@ __all__ = [
     "hard_scopes",
     "limits_of",
     "lock_rows",
+    "note_refusals",
     "spend",
 ]
 
@@ -61,6 +63,13 @@ _SPEND = text(
     SELECT * FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:spent AS bigint[]))
     ON CONFLICT (budget_id, period_key)
     DO UPDATE SET spent_nanousd = budget_period.spent_nanousd + EXCLUDED.spent_nanousd
+    """
+)
+_NOTE_REFUSALS = text(
+    """
+    INSERT INTO budget_refusal (budget_id, period_key, limit_nanousd)
+    SELECT * FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:limits AS bigint[]))
+    ON CONFLICT DO NOTHING
     """
 )
 
@@ -131,6 +140,16 @@ async def spend(connection: WriteConnection, spent: Mapping[BudgetKey, int]) -> 
 async def budgets_revision(connection: WriteConnection) -> int:
     result = await connection.execute(text("SELECT revision FROM config_revision WHERE topic = 'budget'"))
     return int(result.scalar_one())
+
+
+async def note_refusals(connection: WriteConnection, refused: Sequence[Refused]) -> None:
+    """In the order given; another gateway may have noted the same."""
+    columns = {
+        "budget_ids": [one.budget_id for one in refused],
+        "period_keys": [one.period_key for one in refused],
+        "limits": [one.limit_nanousd for one in refused],
+    }
+    await connection.execute(_NOTE_REFUSALS, columns)
 
 
 async def hard_scopes(connection: WriteConnection) -> list[tuple[str | None, str | None]]:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from gateway.alerts.spend import SpendWatch, windows_of
 from gateway.alerts.types import Window
 from gateway.ids import IdSource
+from gateway.ledger.repository.budgets import note_refusals
+from gateway.ledger.used_up import Refused
 from gateway.obs.metrics import Metrics
 from tests.gateway.alerts.conftest import NOW, Bench
 
@@ -77,6 +79,23 @@ async def test_amounts_that_no_float_could_tell_apart(bench: Bench) -> None:
     await bench.alert("alert_beyond", budget_id=largest, threshold_percent=1000)
     await bench.spend(largest, 1, "2026-W47")
     assert await bench.watch.run_once() == 0, "ten times the largest limit is beyond any amount"
+
+
+async def test_a_hard_budget_is_used_up_when_it_refuses_for_what_is_spent(bench: Bench) -> None:
+    """What is left at last covers no request: the limit itself is never reached."""
+    budget = await bench.budget(1000)
+    await bench.spend(budget, 960)
+    assert await bench.watch.run_once() == 0
+    for limit in (900, 1000):
+        async with bench.database.transaction() as connection:
+            await note_refusals(connection, [Refused(budget, "2026-11", limit)] * 2)
+        assert await bench.watch.run_once() == (limit == 1000), "a refusal under another limit is past"
+    assert await bench.watch.run_once() == 0
+    assert await bench.fired() == [(EXHAUSTED, budget, 1000)]
+    await bench.books.run("UPDATE budget SET is_hard = false, limit_nanousd = 2000")
+    async with bench.database.transaction() as connection:
+        await note_refusals(connection, [Refused(budget, "2026-11", 2000)])
+    assert await bench.watch.run_once() == 0, "a soft budget refuses nobody"
 
 
 async def test_two_workers_fire_it_once(bench: Bench) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import openai
 import pytest
 
@@ -64,6 +66,25 @@ async def test_the_organisations_spend_limit(gateway: Gateway, engine: FakeEngin
     assert (gone.object, gone.deleted) == ("organization.spend_limit.deleted", True)
     with pytest.raises(openai.NotFoundError):
         await limit.delete()
+
+
+async def test_a_limit_enforces_before_it_is_reached_to_the_last_nano_usd(
+    gateway: Gateway, engine: FakeEngine
+) -> None:
+    limits = admin_client(gateway).admin.organization.projects.spend_limit
+    tenant = await gateway.serve(engine)
+    await limits.update(tenant.id, currency="USD", interval="month", threshold_amount=10)
+    await gateway.sql("UPDATE budget_period SET spent_nanousd = $1", 10 * CENT - 1)
+    assert (await limits.retrieve(tenant.id)).enforcement.status == "inactive"
+    await gateway.refresh()
+    assert await asked(gateway, tenant) == 429
+    async with asyncio.timeout(10):  # the next heartbeat tells it
+        while (await limits.retrieve(tenant.id)).enforcement.status != "enforcing":  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    raised = await limits.update(tenant.id, currency="USD", interval="month", threshold_amount=11)
+    assert raised.enforcement.status == "inactive"
+    [budget] = (await gateway.admin("GET", f"/budgets?project_id={tenant.id}"))["data"]
+    assert budget["current_period"]["is_exhausted"] is False
 
 
 async def test_it_is_a_view_on_the_monthly_hard_budget_and_no_other(gateway: Gateway) -> None:
