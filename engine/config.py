@@ -20,7 +20,8 @@ BLOCK_SIZE = 16
 
 LoadFormat = Literal["auto", "safetensors", "gguf", "dummy"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16"]
+KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m3"]
+QuantizationSetting = Literal["auto", "fp8"]
 DeviceKind = Literal["auto", "cpu", "cuda"]
 GenerationDefaults = Literal["auto", "none"]
 
@@ -50,6 +51,10 @@ class ModelSettings:
     """Prompt + answer tokens of one request; None: what the model was made for."""
     chat_template: str | None = None
     """A file, or the template itself; None: the model's own."""
+    quantization: QuantizationSetting = "auto"
+    """"auto": as the checkpoint stores its weights; "fp8": projections in e4m3, quantised at load if need be."""
+    quantize_head: bool = False
+    """With fp8 weights, the head too (it chooses among all tokens: measure before use)."""
     generation_config: GenerationDefaults = "auto"
     """"auto": default sampling from generation_config.json; "none": OpenAI's defaults."""
     seed: int = 0
@@ -159,7 +164,8 @@ class ResolvedConfig:
     settings: EngineConfig
     device: Literal["cpu", "cuda"]
     dtype: Literal["float32", "bfloat16", "float16"]
-    kv_dtype: Literal["float32", "bfloat16", "float16"]
+    kv_dtype: Literal["float32", "bfloat16", "float16", "float8_e4m3fn"]
+    quantization: Literal["fp8"] | None
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -213,11 +219,14 @@ def resolve(config: EngineConfig, model: ModelConfig, device: Literal["cpu", "cu
     max_num_seqs = config.scheduler.max_num_seqs or min(seqs, config.scheduler.max_num_batched_tokens or seqs)
     max_num_batched_tokens = config.scheduler.max_num_batched_tokens or max(tokens, max_num_seqs)
     dtype = _resolve_dtype(config.model.dtype, model.dtype, device)
+    if config.model.quantize_head and config.model.quantization != "fp8" and model.quantization is None:
+        raise ConfigError("quantize_head belongs to fp8 weights: add --quantization fp8, or leave it out")
     return ResolvedConfig(
         settings=config,
         device=device,
         dtype=dtype,
-        kv_dtype=dtype if config.cache.kv_cache_dtype == "auto" else config.cache.kv_cache_dtype,
+        kv_dtype=_resolve_kv_dtype(config.cache.kv_cache_dtype, dtype),
+        quantization="fp8" if config.model.quantization == "fp8" else model.quantization,
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
@@ -234,6 +243,14 @@ def _resolve_dtype(
     if device == "cpu":
         return "float32"
     return "float16" if checkpoint == "float16" else "bfloat16"
+
+
+def _resolve_kv_dtype(
+    wanted: KVCacheDtype, dtype: Literal["float32", "bfloat16", "float16"]
+) -> Literal["float32", "bfloat16", "float16", "float8_e4m3fn"]:
+    if wanted == "auto":
+        return dtype
+    return "float8_e4m3fn" if wanted in ("fp8", "fp8_e4m3") else wanted
 
 
 def _check_group(group: object) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.layers.batch import ForwardBatch
-from engine.layers.linear import Linear
+from engine.layers.fp8_linear import Projection
 from engine.layers.norm import RMSNorm
 from kernels.attention_plan import AttentionPlan
 from kernels.fresh_keys import FreshKeys
@@ -23,9 +23,9 @@ from kernels.rope_and_cache import rope_and_cache
 
 @dataclass(slots=True)
 class Attention:
-    qkv: Linear
+    qkv: Projection
     """Query, key and value heads in one product, in this order."""
-    out: Linear
+    out: Projection
     num_heads: int
     num_kv_heads: int
     head_dim: int
@@ -40,6 +40,8 @@ class Attention:
     soft_cap: float | None = None
     q_norm: RMSNorm | None = None
     k_norm: RMSNorm | None = None
+    kv_scale: Tensor | None = None
+    """[2, num_kv_heads] fp32: what the keys and values of an fp8 pool are to be multiplied by."""
 
     def __call__(self, x: Tensor, norm: RMSNorm, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
         """What `out` takes, [T, heads · head_dim], from the residual stream x [T, H]."""
@@ -69,6 +71,7 @@ class Attention:
             k_weight=k_weight,
             eps=eps,
             runs=tables.runs,
+            kv_scale=self.kv_scale,
         )
         attended = paged_attention(
             q,
@@ -80,5 +83,6 @@ class Attention:
             window=self.window,
             soft_cap=self.soft_cap,
             plan=tables.plan,
+            kv_scale=self.kv_scale,
         )
         return attended.flatten(1)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.gguf import GGUFTensor
+from engine.layers.fp8_linear import Projection
 from engine.layers.gguf_quants import dequantize_rows
 from engine.layers.linear import Linear
 from engine.layers.threads import use_threads
@@ -86,7 +87,7 @@ class Head(Protocol):
 class DenseHead:
     """One matrix product in the compute dtype."""
 
-    def __init__(self, linear: Linear) -> None:
+    def __init__(self, linear: Projection) -> None:
         self._linear = linear
 
     def __call__(self, hidden: Tensor) -> Tensor:

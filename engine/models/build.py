@@ -6,6 +6,8 @@ a checkpoint is never in memory twice. Knows names and shapes; the order of comp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -22,12 +24,17 @@ from engine.layers.embedding import (
     RowTable,
     SoftCappedHead,
 )
+from engine.layers.fp8_linear import Fp8Linear, Projection
+from engine.layers.kv_scale import kv_scale
 from engine.layers.linear import Linear, packs_bfloat16
 from engine.layers.mlp import MLP
 from engine.layers.norm import RMSNorm
 from engine.layers.rope import inverse_frequencies, rope_table
 from engine.models.model_config import ModelConfig, RopeScaling, kv_groups
-from engine.models.weights import Shape, WeightSource
+from engine.models.quantization import Fp8Parts
+from engine.models.weights import Shape, WeightError, WeightSource
+from kernels.e4m3 import E4M3
+from kernels.quantize import quantize_rows
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -73,9 +80,10 @@ class Parts:
         dtype: torch.dtype,
         device: torch.device,
         num_positions: int,
+        fp8: Fp8Parts,
     ) -> None:
         self.config, self._source = config, source
-        self._dtype, self._device, self._num_positions = dtype, device, num_positions
+        self._dtype, self._device, self._num_positions, self._fp8 = dtype, device, num_positions, fp8
         self.groups = kv_groups(config)
         self._places = _places(self.groups)
 
@@ -83,11 +91,14 @@ class Parts:
         weight = self._source.tensor(name).to(self._device, torch.float32)
         return RMSNorm(weight, self.config.norm_eps)
 
-    def linear(self, *stems: str, bias: bool) -> Linear:
+    def linear(self, *stems: str, bias: bool) -> Projection:
         """The projections `stems` of one input as one product."""
-        weight = torch.cat([self._load(f"{stem}.weight") for stem in stems])
+        names = [f"{stem}.weight" for stem in stems]
         offset = torch.cat([self._load(f"{stem}.bias") for stem in stems]) if bias else None
-        return Linear(weight, offset)
+        if self._in_fp8(names):
+            quantized, scales = zip(*map(self._load_fp8, names), strict=True)
+            return Fp8Linear(torch.cat(quantized), torch.cat(scales), self._dtype, offset)
+        return Linear(torch.cat([self._load(name) for name in names]), offset)
 
     def rope(self, base: float, scaling: RopeScaling, divisors: tuple[float, ...] = ()) -> Tensor:
         inv_freq = inverse_frequencies(self.config.head_dim, base, scaling, divisors)
@@ -112,6 +123,7 @@ class Parts:
             soft_cap=config.attention_soft_cap,
             q_norm=self.norm(f"{prefix}q_norm.weight") if qk_norm else None,
             k_norm=self.norm(f"{prefix}k_norm.weight") if qk_norm else None,
+            kv_scale=self._kv_scale(layer, qk_norm=qk_norm) if self._fp8.kv_cache else None,
         )
 
     def mlp(self, layer: int) -> MLP:
@@ -129,8 +141,15 @@ class Parts:
         name = EMBEDDING if self.config.tie_embeddings else HEAD
         raw = self._source.raw(name)
         head: Head
-        if raw is not None and raw.type is TensorType.Q8_0 and self._device.type == "cpu":
+        if (
+            raw is not None
+            and raw.type is TensorType.Q8_0
+            and self._device.type == "cpu"
+            and not self._fp8.head
+        ):
             head = CompactHead(GGUFRows(raw), bfloat16=packs_bfloat16())
+        elif self._fp8.head:
+            head = DenseHead(Fp8Linear(*self._load_fp8(name), self._dtype))
         else:
             head = DenseHead(Linear(self._load(name)))
         cap = self.config.final_soft_cap
@@ -143,8 +162,53 @@ class Parts:
             return DenseRows(self._load(name))
         return DenseRows(self._source.tensor(name)) if raw is None else GGUFRows(raw)
 
+    def _in_fp8(self, names: Sequence[str]) -> bool:
+        """A checkpoint in fp8 has left some projections as they were, for a reason."""
+        stored_plainly = self.config.quantization is None
+        return self._fp8.weights and (
+            stored_plainly or any(self._source.scale(name) is not None for name in names)
+        )
+
+    def _kv_scale(self, layer: int, *, qk_norm: bool) -> Tensor:
+        """[2, Hk]: the checkpoint's, which knows one for all heads, or from the weights."""
+        given = self._source.kv_scale(layer)
+        if given is not None:
+            return given.to(self._device)[:, None].repeat(1, self.config.num_kv_heads)
+        prefix = f"model.layers.{layer}."
+        key, value = (f"{prefix}self_attn.{name}_proj" for name in "kv")
+        bias = self.config.attention_bias
+        return kv_scale(
+            self._load(f"{key}.weight"),
+            self._load(f"{value}.weight"),
+            self.norm(f"{prefix}input_layernorm.weight").weight,
+            self._load(f"{key}.bias") if bias else None,
+            self._load(f"{value}.bias") if bias else None,
+            self.norm(f"{prefix}self_attn.k_norm.weight").weight if qk_norm else None,
+            self.config.head_dim,
+        )
+
     def _load(self, name: str) -> Tensor:
-        return self._source.tensor(name).to(self._device, self._dtype)
+        tensor = self._source.tensor(name).to(self._device)
+        if tensor.dtype == E4M3:
+            tensor = tensor.float() * self._stored_scale(name, tensor)[:, None]
+        return tensor.to(self._dtype)
+
+    def _load_fp8(self, name: str) -> tuple[Tensor, Tensor]:
+        """The matrix in e4m3 and the scales [rows] of its rows: as stored, or quantised here."""
+        tensor = self._source.tensor(name).to(self._device)
+        if tensor.dtype == E4M3:
+            return tensor, self._stored_scale(name, tensor)
+        quantized, scale = quantize_rows(tensor)
+        return quantized, scale.view(-1)
+
+    def _stored_scale(self, name: str, tensor: Tensor) -> Tensor:
+        scale = self._source.scale(name)
+        if scale is None or scale.numel() not in (1, tensor.shape[0]):
+            found = "none" if scale is None else str(scale.numel())
+            raise WeightError(
+                f"{name} is fp8 and needs one scale, or one per row ({tensor.shape[0]}); it has {found}"
+            )
+        return scale.to(self._device).expand(tensor.shape[0])
 
 
 def _places(groups: tuple[KVGroup, ...]) -> dict[int, tuple[int, int]]:

@@ -6,6 +6,7 @@ torch. Unknown values that would change the answer are errors; everything else i
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from engine.gguf import GGUFFile
 from engine.models import gguf_config
 from engine.models.model_config import Family, GatedAct, ModelConfig, ModelConfigError, RopeScaling
+from engine.models.quantization import stored_quantization
 
 _FAMILIES: dict[str, Family] = {"llama": "llama", "gemma3_text": "gemma3"}
 _ACTS: dict[str, GatedAct] = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -64,9 +66,11 @@ def from_hf(config: Mapping[str, Any], generation: Mapping[str, Any]) -> ModelCo
     eos = generation.get("eos_token_id") or config.get("eos_token_id")
     top = {"eos_token_id": eos} if eos is not None else {}
     dtype = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
-    if _FAMILIES[model_type] == "llama":
-        return _llama(_Fields(_LLAMA_DEFAULTS | dict(text) | top), dtype or "bfloat16")
-    return _gemma3(_Fields(_GEMMA3_DEFAULTS | dict(text) | top), dtype or "bfloat16")
+    read, defaults = (
+        (_llama, _LLAMA_DEFAULTS) if _FAMILIES[model_type] == "llama" else (_gemma3, _GEMMA3_DEFAULTS)
+    )
+    model = read(_Fields(defaults | dict(text) | top), dtype or "bfloat16")
+    return dataclasses.replace(model, quantization=stored_quantization(config))
 
 
 class _Fields:

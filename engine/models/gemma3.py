@@ -39,7 +39,7 @@ class Gemma3Layer:
     def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
         attended = self.attention.out(self.attention(x, self.input_norm, batch, kv_pool))
         x = x + self.attention_out_norm(attended)
-        return x + self.mlp_out_norm(self.mlp.down(self.mlp.hidden(x, self.mlp_norm)))
+        return x + self.mlp_out_norm(self.mlp(x, self.mlp_norm))
 
 
 class Gemma3(Decoder):

@@ -31,7 +31,7 @@ class LlamaLayer:
 
     def __call__(self, x: Tensor, batch: ForwardBatch, kv_pool: Tensor) -> Tensor:
         x = self.attention.out.add_to(x, self.attention(x, self.input_norm, batch, kv_pool))
-        return self.mlp.down.add_to(x, self.mlp.hidden(x, self.mlp_norm))
+        return self.mlp.add_to(x, self.mlp_norm)
 
 
 class Llama(Decoder):

@@ -16,6 +16,7 @@ from engine.layers.batch import CausalLM
 from engine.models.build import Parts
 from engine.models.config_reader import read_config
 from engine.models.model_config import ModelConfig
+from engine.models.quantization import Fp8Parts
 from engine.models.registry import ARCHITECTURES
 from engine.models.weights import DummySource, GGUFSource, SafetensorsSource, WeightSource, check_shapes
 
@@ -31,9 +32,10 @@ def load_model(
     max_positions: int | None = None,
     config: ModelConfig | None = None,
     seed: int = 0,
+    fp8: Fp8Parts | None = None,
 ) -> CausalLM:
     """`max_positions` bounds the rope tables (default: the model's own limit); `config` saves reading it
-    again; `seed` is for dummy weights."""
+    again; `seed` is for dummy weights; `fp8` is what to hold in 8 bits (default: what the checkpoint does)."""
     config = config or read_config(path)
     architecture = ARCHITECTURES[config.family]
     expected = architecture.tensor_shapes(config)
@@ -51,5 +53,6 @@ def load_model(
         dtype=dtype,
         device=torch.device(device),
         num_positions=min(config.max_positions, max_positions or config.max_positions),
+        fp8=fp8 or Fp8Parts(weights=config.quantization == "fp8"),
     )
     return architecture.build(parts)

@@ -14,6 +14,7 @@ from engine.core.contract import KVGroup
 Family = Literal["llama", "gemma3"]
 RopeScalingKind = Literal["default", "linear", "llama3"]
 GatedAct = Literal["silu", "gelu_tanh"]
+Quantization = Literal["fp8"]
 
 
 class ModelConfigError(ValueError):
@@ -67,6 +68,8 @@ class ModelConfig:
     final_soft_cap: float | None = None
     dtype: str = "bfloat16"
     """The checkpoint's own type, the default for `--dtype auto`."""
+    quantization: Quantization | None = None
+    """What the checkpoint's projections are stored as, if not plainly."""
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:

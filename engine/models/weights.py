@@ -39,6 +39,14 @@ class WeightSource(Protocol):
         """The tensor on the CPU, in the checkpoint's dtype (fp32 when it was quantised)."""
         ...
 
+    def scale(self, name: str) -> Tensor | None:
+        """[rows, 1] or [1] that an fp8 matrix is to be multiplied by."""
+        ...
+
+    def kv_scale(self, layer: int) -> Tensor | None:
+        """[2] that a layer's keys and values in an fp8 cache are to be multiplied by, if the checkpoint knows."""
+        ...
+
     def raw(self, name: str) -> GGUFTensor | None:
         """The quantised matrix itself, where the source is GGUF and the row order is canonical."""
         ...
@@ -52,6 +60,8 @@ class SafetensorsSource:
         self._tied = config.tie_embeddings
         self._files: dict[str, tuple[str, str]] = {}
         """canonical name → (file, name in it)"""
+        self._scales: dict[str, tuple[str, str]] = {}
+        """The same for the scale of an fp8 matrix, or of the keys (k) or values (v) of a layer, by its name."""
         self._open: dict[str, _Safetensors] = {}
         for path in _shard_paths(directory):
             try:
@@ -60,7 +70,10 @@ class SafetensorsSource:
                 raise WeightError(f"{path} is not a safetensors file: {error}") from error
             for stored in self._open[path.name].names():
                 name = self._canonical(stored)
-                if name is not None:
+                scaled = None if name is None else _scaled_by(name)
+                if scaled is not None:
+                    self._scales[scaled] = (path.name, stored)
+                elif name is not None:
                     self._files[name] = (path.name, stored)
 
     def shapes(self) -> dict[str, Shape]:
@@ -71,6 +84,21 @@ class SafetensorsSource:
         tensor = self._open[file].tensor(stored)
         return tensor.float() + 1.0 if self._folds_one and name.endswith("norm.weight") else tensor
 
+    def scale(self, name: str) -> Tensor | None:
+        if name not in self._scales:
+            return None
+        file, stored = self._scales[name]
+        return self._open[file].tensor(stored).float().view(-1)
+
+    def kv_scale(self, layer: int) -> Tensor | None:
+        names = [f"model.layers.{layer}.self_attn.{which}" for which in ("k", "v")]
+        scales = [self.scale(name) for name in names]
+        return (
+            torch.cat([each for each in scales if each is not None])
+            if all(each is not None and each.numel() == 1 for each in scales)
+            else None
+        )
+
     def raw(self, name: str) -> GGUFTensor | None:
         return None
 
@@ -79,6 +107,9 @@ class SafetensorsSource:
         name = re.sub(r"^(model\.)?language_model\.", "model.", stored).replace("model.model.", "model.", 1)
         name = name.replace("model.lm_head.", "lm_head.")
         if re.match(r"^(model\.)?(vision_tower|multi_modal_projector)\.", name):
+            return None
+        # Activations are scaled by what they are, not by what a calibration saw.
+        if name.endswith((".input_scale", ".input_scale_ub", ".q_scale")):
             return None
         if name.endswith("rotary_emb.inv_freq") or (self._tied and name == "lm_head.weight"):
             return None
@@ -124,6 +155,12 @@ class GGUFSource:
             return _halves_from_pairs(tensor, heads)
         return tensor
 
+    def scale(self, name: str) -> Tensor | None:
+        return None
+
+    def kv_scale(self, layer: int) -> Tensor | None:
+        return None
+
     def raw(self, name: str) -> GGUFTensor | None:
         return self._file.tensors[self._stored[name]]
 
@@ -149,6 +186,12 @@ class DummySource:
         if name.endswith("norm.weight"):
             return 1.0 + 0.1 * drawn
         return drawn * math.sqrt(1 / shape[-1])
+
+    def scale(self, name: str) -> Tensor | None:
+        return None
+
+    def kv_scale(self, layer: int) -> Tensor | None:
+        return None
 
     def raw(self, name: str) -> GGUFTensor | None:
         return None
@@ -196,6 +239,15 @@ _GGUF_FAMILY_NAMES = {
     },
 }
 _GGUF_NOT_WEIGHTS = ("rope_freqs.weight",)
+
+
+def _scaled_by(name: str) -> str | None:
+    """What the tensor `name` is the scale of: a matrix, or a layer's keys or values; None: it is no scale."""
+    if name.endswith(".weight_scale"):
+        return name.removesuffix("_scale")
+    found = re.fullmatch(r"(.+\.self_attn)\.(?:attn\.|[kv]_proj\.)?([kv])_scale", name)
+    found = found or re.fullmatch(r"(.+\.self_attn)\.([kv])_proj\.output_scale", name)
+    return f"{found[1]}.{found[2]}" if found else None
 
 
 def _from_gguf_name(stored: str, layer_names: Mapping[str, str]) -> str | None:

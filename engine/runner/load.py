@@ -20,6 +20,7 @@ from engine.layers.batch import CausalLM
 from engine.models.config_reader import read_config
 from engine.models.loader import load_model
 from engine.models.model_config import ModelConfig
+from engine.models.quantization import Fp8Parts
 from engine.runner import kv
 from engine.runner.gpu import GPURunner
 from engine.runner.runner import TorchRunner
@@ -57,7 +58,16 @@ def build_runner(config: EngineConfig) -> BuiltRunner:
         max_positions=resolved.max_model_len,
         config=model_config,
         seed=config.model.seed,
+        fp8=Fp8Parts(
+            weights=resolved.quantization == "fp8",
+            head=config.model.quantize_head,
+            kv_cache=resolved.kv_dtype == "float8_e4m3fn",
+        ),
     )
+    if resolved.device == "cpu" and resolved.quantization is not None:
+        _log.warning(
+            "on a CPU fp8 weights are widened at load: answers are those of a GPU, memory is not saved"
+        )
     layout = kv.layout_for(
         resolved, model_config, model.kv_groups, _memory_for_pages(model, resolved, device)
     )
@@ -101,6 +111,9 @@ def _memory_for_pages(model: CausalLM, config: ResolvedConfig, device: torch.dev
     pool of one page."""
     if config.device == "cpu":
         return kv.cpu_budget()
+    # What loading needed for a moment (an unquantised matrix) is no part of what a step needs.
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
     rehearsal = _runner(model, config, KVLayout(BLOCK_SIZE, 1, model.kv_groups), device)
     assert isinstance(rehearsal, GPURunner)
     rehearsal.warm_up()

@@ -118,6 +118,16 @@ def test_contradictions_are_refused() -> None:
         resolve(EngineConfig.from_flags({"model": "m", "device": "cuda"}), _model(), "cpu")
 
 
+def test_fp8_is_the_checkpoints_or_asked_for() -> None:
+    plain, stored = _model(), dataclasses.replace(_model(), quantization="fp8")
+    by_default, asked = EngineConfig.from_flags({"model": "m"}), {"model": "m", "quantization": "fp8"}
+    assert resolve(by_default, plain, "cuda").quantization is None
+    assert resolve(by_default, stored, "cuda").quantization == "fp8"
+    assert resolve(EngineConfig.from_flags(asked), plain, "cuda").quantization == "fp8"
+    with pytest.raises(ConfigError, match="quantize_head belongs to fp8 weights"):
+        resolve(EngineConfig.from_flags({"model": "m", "quantize_head": True}), plain, "cuda")
+
+
 def test_importing_loads_no_torch() -> None:
     code = "import sys, engine.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,7 +1,8 @@
 """The engine's equality pairs on the tiny llama and gemma3, through the real scheduler and runner.
 
 A request's tokens do not depend on its company, on chunks, on the prefix cache or on preemption: equal, or
-first different where the two best scores lie within 1e-3 (fp32) or 0.1 (bf16). Two steps in flight give the
+first different where the two best scores lie within 1e-3 (fp32) or 0.1 (bf16; fp8 weights and cache, where what is
+left of the order of sums may push a number to its neighbour in e4m3). Two steps in flight give the
 same bits as one at the same batch composition. Prompts are longer than three windows.
 """
 
@@ -17,13 +18,14 @@ import torch
 from engine.layers.batch import CausalLM
 from engine.messages import SamplingParams
 from engine.models.loader import load_model
+from engine.models.quantization import Fp8Parts
+from kernels.e4m3 import E4M3
 from tests.engine.runner.driver import Driver, layout_of, make_runner
 from tests.engine.runner.equality import assert_same_tokens
 from tests.engine.runner.real_core import Finished, Requests, run_waves
 from tests.models import write_tiny_gemma3, write_tiny_llama
 
 WRITERS = {"llama": write_tiny_llama, "gemma3": write_tiny_gemma3}
-MARGINS = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 LENGTHS = (1, 15, 16, 33, 60, 100, 130)
 NUM_OUTPUTS = 24
 
@@ -35,22 +37,23 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @dataclass(frozen=True)
 class Tiny:
-    """A tiny model in one dtype."""
+    """A tiny model, and the type of its pages."""
 
     model: CausalLM
     dtype: torch.dtype
-
-    @property
-    def margin(self) -> float:
-        return MARGINS[self.dtype]
+    margin: float
 
     def run(self, *waves: Requests, **changes: object) -> Finished:
         return run_waves(self.model, list(waves), self.dtype, **changes)
 
 
-@pytest.fixture(scope="module", params=MARGINS, ids=["fp32", "bf16"])
+@pytest.fixture(scope="module", params=["fp32", "bf16", "fp8"])
 def tiny(request: pytest.FixtureRequest, checkpoint: Path) -> Tiny:
-    return Tiny(load_model(checkpoint, dtype=request.param), request.param)
+    if request.param == "fp8":
+        fp8 = Fp8Parts(weights=True, kv_cache=True)
+        return Tiny(load_model(checkpoint, dtype=torch.float32, fp8=fp8), E4M3, 0.1)
+    dtype, margin = (torch.float32, 1e-3) if request.param == "fp32" else (torch.bfloat16, 0.1)
+    return Tiny(load_model(checkpoint, dtype=dtype), dtype, margin)
 
 
 def _sampling(index: int, vocab_size: int, max_tokens: int = NUM_OUTPUTS) -> SamplingParams:

@@ -27,6 +27,17 @@ def test_page_bytes() -> None:
     assert kv.page_bytes(toy_config(), GROUPS, torch.bfloat16) == PAGE_BYTES // 2
 
 
+def test_fp8_pages_are_a_byte_a_number() -> None:
+    for name in ("fp8", "fp8_e4m3"):
+        dtype = kv.torch_dtype(_config(kv_cache_dtype=name).kv_dtype)
+        assert kv.page_bytes(toy_config(), GROUPS, dtype) == PAGE_BYTES // 4
+    layout = kv.layout_for(_config(kv_cache_dtype="fp8"), toy_config(), GROUPS, 50 * PAGE_BYTES)
+    assert layout.num_blocks == 4 * 23
+    pool = kv.allocate(layout, toy_config(), dtype, torch.device("cpu"))
+    assert pool.dtype == torch.float8_e4m3fn
+    assert not pool.float().any()
+
+
 def test_longest_request_holds_all_global_pages_and_a_window_of_local_ones() -> None:
     # 256 positions: 16 global pages; 19 + 2 · 32 tokens: 6 local pages and one that is half behind the window.
     assert kv.pages_of_longest(_config(), GROUPS) == 16 + 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,16 @@ def test_end_tokens_are_those_of_configuration_and_tokenizer(tmp_path: Path) -> 
     driver.run(num_outputs=2)
     built.runner.close()
     assert row.outputs == [7, end_of_turn]
+
+
+def test_fp8_weights_and_cache_answer_on_a_cpu_and_say_what_they_cost(
+    llama: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = _build(llama)
+    with caplog.at_level(logging.WARNING):
+        built = _build(llama, quantization="fp8", quantize_head=True, kv_cache_dtype="fp8")
+    assert "on a CPU fp8 weights are widened" in caplog.text
+    assert (built.config.quantization, built.config.kv_dtype) == ("fp8", "float8_e4m3fn")
+    assert len(set(_answer(built, built.layout))) > 3
+    assert plain.config.quantization is None
+    plain.runner.close()
