@@ -54,9 +54,9 @@ class Attention:
         eps = self.q_norm.eps if self.q_norm else 0.0
         if isinstance(tables.plan, AttentionPlan) and not tables.plan.has_wide:
             fresh = FreshKeys(k, v, tables.slots, self.rope, q_weight, k_weight, eps)
-            table = tables.block_table
+            table, plan = tables.block_table, tables.plan
             attended = paged_attention_triton(
-                q, kv, table, self.scale, self.soft_cap, tables.plan, None, fresh
+                q, kv, table, self.scale, self.soft_cap, plan, self.kv_scale, fresh
             )
             return attended.flatten(1)
         q = rope_and_cache(

@@ -15,8 +15,10 @@ from engine.core.contract import BatchError, RowWork, ScheduleOutput
 from engine.layers.batch import CausalLM
 from engine.messages import SamplingParams
 from engine.models.loader import load_model
+from engine.models.quantization import Fp8Parts
 from engine.runner.gpu import GPURunner
 from engine.runner.sampler import NOTHING_TO_CHOOSE
+from kernels.e4m3 import E4M3
 from tests.engine.runner.driver import Driver, Running, layout_of, make_runner
 from tests.engine.runner.equality import assert_same_tokens
 from tests.models import write_tiny_gemma3, write_tiny_llama
@@ -26,12 +28,12 @@ MAX_ROWS, MAX_LEN, MAX_TOKENS = 5, 100, 64
 LENGTHS = (1, 3, 17, 60)
 
 
-def _gpu_runner(model: CausalLM) -> GPURunner:
+def _gpu_runner(model: CausalLM, pages: torch.dtype = torch.float32) -> GPURunner:
     layout, config = layout_of(model), model.config
     shape = (layout.num_blocks, len(layout.groups[0].layer_ids), 2, config.num_kv_heads, 16, config.head_dim)
     runner = GPURunner(
         model,
-        torch.full(shape, float("nan"), device=DEVICE),
+        torch.full(shape, float("nan"), dtype=pages, device=DEVICE),
         layout,
         max_num_seqs=MAX_ROWS,
         max_model_len=MAX_LEN,
@@ -95,6 +97,24 @@ def test_equals_the_plain_runner(
         assert plain.rows[row].error is ours.rows[row].error is None
         assert_same_tokens(plain.rows[row], ours.rows[row], 1e-3)
         _assert_same_logprobs(plain.rows[row], ours.rows[row])
+
+
+def test_pages_in_fp8_equal_the_plain_runners(tmp_path: Path, seed: int) -> None:
+    """Prefill and decode, whose kernels write the pages each in their own way."""
+    write_tiny_llama(tmp_path)
+    oracle, model = (
+        load_model(tmp_path, dtype=torch.float32, device=device, fp8=Fp8Parts(kv_cache=True))
+        for device in ("cpu", DEVICE)
+    )
+    plain = Driver(make_runner(oracle, layout_of(oracle), dtype=E4M3), layout_of(oracle), seed)
+    ours = Driver(_gpu_runner(model, E4M3), layout_of(model), seed + 1)
+    for driver in (plain, ours):
+        _add_rows(driver, seed, _greedy)
+    plain.run(num_outputs=4, chunk=33)
+    ours.run(num_outputs=4, chunk=33, depth=2)
+    for row in range(len(LENGTHS)):
+        assert plain.rows[row].error is ours.rows[row].error is None
+        assert_same_tokens(plain.rows[row], ours.rows[row], 0.1)
 
 
 @contextmanager
