@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, WriteConnection
@@ -105,7 +106,7 @@ class Reserver:
             return
         started_s = self._clock.monotonic()
         try:
-            results = await self._at_once(wanted) or await commit_batch(self._database, wanted, self._apply)
+            results = await self._decide(wanted)
         except (CommitUnknown, *DATABASE_ERRORS) as error:
             self._outage.begin(error)
             if isinstance(error, CommitUnknown):
@@ -120,37 +121,61 @@ class Reserver:
         for asked, result in zip(wanted, results, strict=True):
             self._answer(asked, result)
 
-    async def _at_once(self, batch: Sequence[_Asked]) -> "Sequence[Hold | BudgetRow] | None":
-        """In one statement, if the whole batch fits, or nothing of it; None if a transaction has to look closer."""
+    async def _decide(self, batch: Sequence[_Asked]) -> "Sequence[Hold | BudgetRow | Exception]":
+        results = await self._at_once(batch)
+        if results == "stale":
+            await self._learn(batch)
+            results = await self._at_once(batch)
+        if isinstance(results, str):
+            return await commit_batch(self._database, batch, self._apply)
+        return results
+
+    async def _at_once(
+        self, batch: Sequence[_Asked]
+    ) -> "Sequence[Hold | BudgetRow] | Literal['stale', 'divided']":
+        """In one statement, if the whole batch fits, or nothing of it. `stale`: the limits have changed, or a period has
+        begun; `divided`: some fit and some do not, or the server refuses one of them."""
         limits = self._known.at([asked.reservation for asked in batch], self._clock.now())
         if limits is None:
-            return None
+            return "stale"
         asks = _asks(batch, limits)
         holds = [self._hold(asked, ask.keys) for asked, ask in zip(batch, asks, strict=True)]
         held = sum_of(asks)
-        rows: dict[BudgetKey, BudgetRow] | None = {}
-
-        async def take(connection: WriteConnection) -> bool:
-            nonlocal rows
-            rows = await take_all(connection, self._instance_id, holds, held, limits, self._known.revision)
-            return rows is None
-
-        if await commit_at_once(self._database, take):
+        taken = await commit_at_once(
+            self._database,
+            lambda connection: take_all(
+                connection, self._instance_id, holds, held, limits, self._known.revision
+            ),
+        )
+        if taken is None:
+            return "divided"
+        if taken.is_taken:
             return holds
-        if not rows or len(rows) < len(held):
-            return None
-        refusals = [refusal for refusal in decide(rows, asks).refused_by if refusal is not None]
-        return refusals if len(refusals) == len(batch) else None
+        if len(taken.rows) < len(held) or not held:
+            return "stale"
+        refusals = [refusal for refusal in decide(taken.rows, asks).refused_by if refusal is not None]
+        return refusals if len(refusals) == len(batch) else "divided"
+
+    async def _learn(self, batch: Sequence[_Asked]) -> None:
+        """Limits, and rows for what they count now. Nothing is locked by then: who waits for a row that somebody else
+        is just making must hold no other."""
+        reservations = [asked.reservation for asked in batch]
+        async with self._database.statement() as connection:
+            await self._look_up(connection, reservations)
+            limits = self._known.at(reservations, self._clock.now())
+            if limits:
+                await create_rows(connection, limits.keys())
+
+    async def _look_up(self, connection: WriteConnection, asked: Sequence[Reservation]) -> None:
+        current = await limits_of(connection, {one.tenant_id for one in asked}, {one.key_id for one in asked})
+        self._known.learn(current, asked)
 
     async def _apply(
         self, connection: WriteConnection, batch: Sequence[_Asked]
     ) -> "Sequence[Hold | BudgetRow]":
-        """In a transaction: some fit, or a row has to be made, or the limits have changed."""
+        """In a transaction, one by one, with the rows locked."""
         reservations = [asked.reservation for asked in batch]
-        current = await limits_of(
-            connection, {one.tenant_id for one in reservations}, {one.key_id for one in reservations}
-        )
-        self._known.learn(current, reservations)
+        await self._look_up(connection, reservations)
         limits = self._known.at(reservations, self._clock.now())
         assert limits is not None, "they were just learnt"
         asks = _asks(batch, limits)
@@ -215,7 +240,9 @@ async def _locked_rows(
     if not keys:
         return {}
     counts = await lock_rows(connection, keys)
-    if missing := keys - counts.keys():  # the first reservation of a period
+    if (
+        missing := keys - counts.keys()
+    ):  # a period that began, or a budget that was made, in the last millisecond
         await create_rows(connection, missing)
         counts |= await lock_rows(connection, missing)
     return {key: limits[key].row(key, counts[key]) for key in keys}

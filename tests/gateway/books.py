@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from gateway.clock import SystemClock
+from gateway.clock import Clock, SystemClock
 from gateway.db import Database
 from gateway.ids import GatewayId, IdSource
 from gateway.ledger.service import Ledger
@@ -74,6 +74,18 @@ class Books:
         assert len(rows) <= 1
         return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
+    async def watch_budgets(self) -> None:
+        """From now on every state that a budget row is committed in is kept, in `budget_history`."""
+        await self.run("CREATE TABLE budget_history (LIKE budget_period)")
+        await self.run(
+            "CREATE FUNCTION keep_history() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
+            " INSERT INTO budget_history SELECT NEW.*; RETURN NULL; END $$"
+        )
+        await self.run(
+            "CREATE TRIGGER keep_history AFTER INSERT OR UPDATE ON budget_period"
+            " FOR EACH ROW EXECUTE FUNCTION keep_history()"
+        )
+
     async def count(self, table: str) -> int:
         return int(await self.value(f"SELECT count(*) FROM {table}"))
 
@@ -100,12 +112,14 @@ async def make_ledger(database_url: str, books: Books, tmp_path: Path) -> AsyncI
     """Starts ledgers; those that the test did not drain are drained at its end."""
     made: list[Ledger] = []
 
-    async def make(gateway_id: str = "gw-1", url: str = database_url, **settings: Any) -> Ledger:
+    async def make(
+        gateway_id: str = "gw-1", url: str = database_url, clock: Clock | None = None, **settings: Any
+    ) -> Ledger:
         ledger = Ledger(
             DatabaseSettings(url=SecretStr(url)),
             gateway_id=GatewayId(gateway_id),
             settings=LedgerSettings(spool_dir=tmp_path / "spool", **settings),
-            clock=SystemClock(),
+            clock=clock or SystemClock(),
             ids=IdSource(),
             metrics=Metrics(),
         )

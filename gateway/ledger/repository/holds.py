@@ -1,6 +1,7 @@
 """Holds: written by reserve, found again by whoever settles a request whose gateway is gone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 
 __all__ = [
     "FIRST_HOLD",
+    "Taken",
     "holds_of",
     "insert_holds",
     "orphaned_holds",
@@ -123,6 +125,15 @@ _PROVISIONAL = text(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`rows` as they were under their lock, before anything was taken. One is missing if it does not exist yet, all are
+    if the limits are of another revision."""
+
+    is_taken: bool
+    rows: Mapping[BudgetKey, BudgetRow]
+
+
 async def insert_holds(
     connection: WriteConnection, instance_id: str, holds: Sequence[Hold], held: Mapping[BudgetKey, int]
 ) -> None:
@@ -151,9 +162,8 @@ async def take_all(
     held: Mapping[BudgetKey, int],
     limits: Mapping[BudgetKey, BudgetLimit],
     revision: int,
-) -> dict[BudgetKey, BudgetRow] | None:
-    """None: all of them are held now. Else nothing is, and these are the rows as they were under their lock; a row is
-    missing if it does not exist yet, all are if the limits are of another revision."""
+) -> Taken:
+    """All of the holds, or none if one row has no room for its part of `held`."""
     keys = sorted(held)
     rows = await connection.execute(
         _TAKE_ALL,
@@ -167,10 +177,8 @@ async def take_all(
         },
     )
     found = rows.all()
-    if found[0].fits:
-        return None
     counted = {BudgetKey(row[1], row[2]): (row[3], row[4]) for row in found if row[1] is not None}
-    return {key: limits[key].row(key, counts) for key, counts in counted.items()}
+    return Taken(found[0].fits, {key: limits[key].row(key, counts) for key, counts in counted.items()})
 
 
 async def holds_of(connection: WriteConnection, request_ids: Collection[RequestId]) -> dict[RequestId, Hold]:

@@ -9,7 +9,7 @@ import pytest
 from gateway.ids import RequestId
 from gateway.ledger.decide import BudgetRow
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows
-from gateway.ledger.repository.holds import holds_of, insert_holds, orphaned_holds, take_all
+from gateway.ledger.repository.holds import Taken, holds_of, insert_holds, orphaned_holds, take_all
 from gateway.ledger.repository.instances import beat
 from gateway.ledger.types import BudgetKey, Hold, Take
 from tests.gateway.books import Books
@@ -47,7 +47,7 @@ async def test_a_hold_comes_back_as_it_was_written(books: Books) -> None:
 KEY = BudgetKey("b1", "2026-11")
 
 
-async def _take_all(books: Books, names: list[str], limit: int | None, revision: int = 1) -> object:
+async def _take_all(books: Books, names: list[str], limit: int | None, revision: int = 1) -> Taken:
     budget = BudgetLimit("b1", "tenant", "proj_a", None, "monthly", "UTC", limit or 0, limit is not None)
     holds = [replace(hold(name), takes=TAKES[:1]) for name in names]
     async with books.database.statement() as connection:
@@ -55,18 +55,18 @@ async def _take_all(books: Books, names: list[str], limit: int | None, revision:
 
 
 async def test_a_batch_that_fits_is_held_at_once_and_one_that_does_not_leaves_no_trace(books: Books) -> None:
-    assert await _take_all(books, ["req_1"], 21) == {}  # the period has no row yet
+    assert await _take_all(books, ["req_1"], 21) == Taken(False, {})  # the period has no row yet
     async with books.database.transaction() as connection:
         await create_rows(connection, [KEY])
-    assert await _take_all(books, ["req_1"], 21, revision=0) == {}
+    assert await _take_all(books, ["req_1"], 21, revision=0) == Taken(False, {})
     assert await books.count("hold") == 0
-    assert await _take_all(books, ["req_1", "req_2"], 21) is None
+    assert (await _take_all(books, ["req_1", "req_2"], 21)).is_taken
     full = await _take_all(books, ["req_3", "req_4"], 21)
-    assert full == {KEY: BudgetRow(KEY, "tenant", 21, True, 14, 0)}
+    assert full == Taken(False, {KEY: BudgetRow(KEY, "tenant", 21, True, 14, 0)})
     assert await books.count("hold") == 2
     assert await books.held_and_spent("b1") == (14, 0)
-    assert await _take_all(books, ["req_3"], 21) is None
-    assert await _take_all(books, ["req_4"], None) is None  # a soft budget has room for everything
+    assert (await _take_all(books, ["req_3"], 21)).is_taken
+    assert (await _take_all(books, ["req_4"], None)).is_taken  # a soft budget has room for everything
     assert await books.held_and_spent("b1") == (28, 0)
 
 
@@ -75,7 +75,7 @@ async def test_batches_that_wait_for_a_row_see_what_it_has_become(books: Books) 
     async with books.database.transaction() as connection:
         await create_rows(connection, [KEY])
     results = await asyncio.gather(*(_take_all(books, [f"req_{number}"], 50) for number in range(20)))
-    assert results.count(None) == 7
+    assert [result.is_taken for result in results].count(True) == 7
     assert await books.held_and_spent("b1") == (49, 0)
     assert await books.count("hold") == 7
 
