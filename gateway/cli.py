@@ -23,6 +23,10 @@ app = typer.Typer(
 )
 admin = typer.Typer(help="Administration that needs the database rather than a key.", no_args_is_help=True)
 app.add_typer(admin, name="admin")
+data = typer.Typer(help="A tenant's data: copy it, delete it, forget a person in it.", no_args_is_help=True)
+app.add_typer(data, name="data")
+review = typer.Typer(help="Evidence that the ledger cannot settle by itself.", no_args_is_help=True)
+app.add_typer(review, name="review")
 
 
 @app.command()
@@ -101,6 +105,68 @@ def bootstrap(
 
     with _one_sentence(), _database_named():
         typer.echo(asyncio.run(bootstrap_admin(_settings(), name)))
+
+
+@data.command("copy")
+def copy_data(
+    project: Annotated[str, typer.Argument(help="The project's id.")],
+    out: Annotated[Path, typer.Option(help="A directory that does not exist yet.")],
+) -> None:
+    """Write everything that is stored about a project: JSON lines per table, and a manifest."""
+    from gateway.retention.commands import copy_tenant
+
+    with _one_sentence(), _database_named():
+        for table, file in asyncio.run(copy_tenant(_settings(), project, out)).items():
+            typer.echo(f"{file.rows:>10}  {table}.jsonl")
+
+
+@data.command("delete")
+def delete_data(
+    project: Annotated[str, typer.Argument(help="The project's id; it must be archived.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+) -> None:
+    """Delete a project's keys, limits, names and people for ever; the money stays, under ids."""
+    from gateway.retention.commands import delete_tenant
+
+    if not yes:
+        typer.confirm(f"Delete the data of {project} for ever?", abort=True)
+    with _one_sentence(), _database_named():
+        for table, rows in asyncio.run(delete_tenant(_settings(), project)).items():
+            typer.echo(f"{rows:>10}  {table}")
+
+
+@data.command("forget")
+def forget_user(
+    project: Annotated[str, typer.Argument(help="The project's id.")],
+    user: Annotated[str, typer.Argument(help="The end user as the project names them, or the pseudonym.")],
+) -> None:
+    """Forget whom a pseudonym stands for; the money stays."""
+    from gateway.retention.commands import forget
+
+    with _one_sentence(), _database_named():
+        typer.echo(f"forgotten: {asyncio.run(forget(_settings(), project, user))}")
+
+
+@review.command("list")
+def list_review(after: Annotated[int, typer.Option(help="Only items behind this one.")] = 0) -> None:
+    """Show what waits, oldest first, a hundred at a time: one JSON object per line."""
+    from gateway.retention.commands import open_review
+
+    with _one_sentence(), _database_named():
+        for line in asyncio.run(open_review(_settings(), after)):
+            typer.echo(line)
+
+
+@review.command("resolve")
+def resolve_review(
+    item: Annotated[int, typer.Argument(help="The item's number.")],
+    how: Annotated[str, typer.Option(help="What was done about it; kept with the item.")],
+) -> None:
+    """Take an item off the list."""
+    from gateway.retention.commands import resolve
+
+    with _one_sentence(), _database_named():
+        asyncio.run(resolve(_settings(), item, how))
 
 
 def _configured() -> "Settings":

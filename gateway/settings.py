@@ -144,6 +144,9 @@ class LedgerSettings(_Group):
     reserve_timeout_s: float = Field(default=2.0, gt=0)
     journal_lag_s: float = Field(default=10.0, gt=0)
     """How long an attempt may stay unsettled before it is settled from the replica's journal."""
+    events_kept_days: int = Field(default=0, ge=0)
+    """Months of events that ended this long ago, are closed and are exported whole are dropped; 0 keeps them for ever,
+    else 62 at least."""
 
 
 class PoolSettings(_Group):

@@ -28,6 +28,7 @@ from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.reconcile.http_journal import HttpJournalReader
 from gateway.reconcile.service import Reconciler
+from gateway.retention.service import Retention
 from gateway.settings import Settings
 from gateway.upstream.client import UpstreamClient
 
@@ -150,11 +151,19 @@ async def run_worker(
     try:
         await SchemaGuard(database).wait()
         get_logger(__name__).info("worker started")
-        others = _alert_loops(settings, database, clock, metrics, entropy)
+        others = (
+            *_alert_loops(settings, database, clock, metrics, entropy),
+            Loop("retention", _HOUR_S, _retention(settings, database).run_once),
+        )
         await Worker(database, reconciler, clock=clock, metrics=metrics, others=others).run()
     finally:
         await client.close()
         await database.close()
+
+
+def _retention(settings: Settings, database: Database) -> Retention:
+    days = settings.ledger.events_kept_days
+    return Retention(database, timedelta(days=days) if days else None)
 
 
 def _alert_loops(

@@ -46,6 +46,19 @@ def test_bootstrap_shows_a_key_once() -> None:
     assert second.stderr == "error: This installation has an admin key already.\n"
 
 
+@pytest.mark.usefixtures("environ")
+def test_data_and_review_answer_in_lines_and_sentences() -> None:
+    assert RUNNER.invoke(app, ["review", "list"]).stdout == ""
+    result = RUNNER.invoke(app, ["review", "resolve", "1", "--how", "looked"])
+    assert (result.exit_code, result.stderr) == (1, "error: There is no open item 1.\n")
+    result = RUNNER.invoke(app, ["data", "forget", "proj_a", "alice"])
+    assert result.stdout == "forgotten: 0\n"
+    result = RUNNER.invoke(app, ["data", "delete", "proj_a"], input="n\n")
+    assert result.exit_code == 1
+    result = RUNNER.invoke(app, ["data", "delete", "proj_a", "--yes"])
+    assert result.stderr == "error: There is no project proj_a.\n"
+
+
 def test_an_unknown_setting_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOLLWAY_SERVER__PROT", "1")
     result = RUNNER.invoke(app, ["worker"])

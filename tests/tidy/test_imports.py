@@ -91,7 +91,7 @@ LAYERS = (
     ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts"),
-    ("exchange", "reconcile"),
+    ("exchange", "reconcile", "retention"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),

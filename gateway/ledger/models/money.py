@@ -280,6 +280,7 @@ class Attempt(Base):
 
     __tablename__ = "attempt"
     __table_args__ = (
+        Index("ix_attempt_recorded_at_brin", "recorded_at", postgresql_using="brin"),
         CheckConstraint(
             "unbilled_reason IN ('retry', 'our_error', 'resume_prefill', 'after_cancel', 'overrun')",
             name="unbilled_reason",

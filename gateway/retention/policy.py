@@ -1,0 +1,71 @@
+"""What is kept, for how long, and what becomes of each table when its tenant goes. Data: no I/O.
+
+Every table that names a tenant is in `HANDLING`; a table that is missing there fails a test, so that nobody adds one
+without deciding what a deletion does to it. docs/retention.md says the same in words.
+"""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Final
+
+__all__ = [
+    "EPOCHS_KEPT",
+    "HANDLING",
+    "HIDDEN_COLUMNS",
+    "INSTANCES_KEPT",
+    "JOURNAL_ROWS_KEPT",
+    "MINUTES_KEPT",
+    "REFUSALS_KEPT",
+    "Handling",
+]
+
+JOURNAL_ROWS_KEPT = timedelta(days=14)
+"""What was read of journals and has been matched. Longer than the journals themselves, so that a journal that is read
+again is recognised."""
+INSTANCES_KEPT = timedelta(days=7)
+EPOCHS_KEPT = timedelta(days=90)
+MINUTES_KEPT = timedelta(days=62)
+"""Rollups by minute; longer than any open billing period. Hours and days are kept for ever."""
+REFUSALS_KEPT = timedelta(days=62)
+"""Longer than the window of any objective."""
+
+
+class Handling(Enum):
+    """What a deletion of the tenant does to a table."""
+
+    FACT = "kept: the money, under ids that then stand for nobody"
+    DERIVED = "kept: sums of facts"
+    RECORD = "kept: who did what, and what was delivered"
+    PASSING = "gone by itself, once what is on its way has arrived"
+    DELETED = "deleted"
+
+
+HANDLING: Final = {
+    # In this order they can be deleted: what refers to others comes first.
+    "spend_alert": Handling.DELETED,
+    "rate_limit": Handling.DELETED,
+    "model_permission": Handling.DELETED,
+    "route": Handling.DELETED,
+    "budget": Handling.DELETED,
+    "user_pseudonym": Handling.DELETED,
+    "api_key": Handling.DELETED,
+    "service_account": Handling.DELETED,
+    "usage_event": Handling.FACT,
+    "attempt": Handling.FACT,
+    "ledger_entry": Handling.FACT,
+    "settled_request": Handling.FACT,
+    "meter_event": Handling.FACT,
+    "stripe_customer": Handling.FACT,
+    "rollup_minute": Handling.DERIVED,
+    "rollup_hour": Handling.DERIVED,
+    "rollup_day": Handling.DERIVED,
+    "refusal_minute": Handling.DERIVED,
+    "audit_log": Handling.RECORD,
+    "alert_record": Handling.RECORD,
+    "export_run": Handling.RECORD,
+    "review_item": Handling.RECORD,
+    "hold": Handling.PASSING,
+    "outbox": Handling.PASSING,
+}
+HIDDEN_COLUMNS: Final = frozenset({"secret_hmac", "pepper_id"})
+"""Of no use to the tenant, and of use to somebody who finds the copy."""

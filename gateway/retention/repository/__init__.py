@@ -1,0 +1,1 @@
+"""SQL of retention: what is pruned, and the data of one tenant."""

@@ -1,0 +1,103 @@
+"""Pruning in bounded steps. What protects the money (guards, attempts, partitions) goes through functions of the
+database that check their own conditions: the application holds no right to delete there.
+"""
+
+from datetime import date, timedelta
+
+from sqlalchemy import text
+
+from gateway.db import WriteConnection
+
+__all__ = [
+    "drop_usage_partition",
+    "oldest_usage_months",
+    "prune_attempts",
+    "prune_epochs",
+    "prune_guards",
+    "prune_instances",
+    "prune_journal_rows",
+    "prune_minutes",
+    "prune_refusals",
+]
+
+_INSTANCES = text(
+    """
+    DELETE FROM gateway_instance g WHERE coalesce(g.stopped_at, g.heartbeat_at) < now() - CAST(:kept AS interval)
+        AND NOT EXISTS (SELECT FROM hold h WHERE h.instance_id = g.instance_id)
+    """
+)
+_EPOCHS = text("DELETE FROM engine_epoch WHERE last_seen_at < now() - CAST(:kept AS interval)")
+# What differs stays on view for as long as its guard is kept, what was never matched too.
+_JOURNAL_ROWS = text(
+    """
+    DELETE FROM journal_attempt WHERE ctid IN (
+        SELECT ctid FROM journal_attempt
+        WHERE read_at < now() - CASE WHEN matched_at IS NOT NULL AND drift_tokens = 0
+            THEN CAST(:kept AS interval) ELSE CAST(:kept_unmatched AS interval) END
+        LIMIT :limit)
+    """
+)
+_MINUTES = text(
+    """
+    DELETE FROM rollup_minute WHERE ctid IN (
+        SELECT ctid FROM rollup_minute WHERE bucket < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
+_REFUSALS = text(
+    """
+    DELETE FROM refusal_minute WHERE ctid IN (
+        SELECT ctid FROM refusal_minute WHERE bucket < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
+_PARTITIONS = text(
+    """
+    SELECT to_date(right(relname, 7), 'YYYY_MM') FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
+    WHERE i.inhparent = 'usage_event'::regclass AND relname ~ '^usage_event_[0-9]{4}_[0-9]{2}$' ORDER BY 1
+    """
+)
+
+
+async def prune_guards(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    """Rows of settled_request older than `kept`; the database refuses a time in which evidence may still come."""
+    statement = text("SELECT prune_settled_requests(CAST(:kept AS interval), :limit)")
+    return int((await connection.execute(statement, {"kept": kept, "limit": limit})).scalar_one())
+
+
+async def prune_attempts(connection: WriteConnection, limit: int) -> int:
+    """Attempts recorded before the oldest month whose events are kept."""
+    statement = text("SELECT prune_attempts(:limit)")
+    return int((await connection.execute(statement, {"limit": limit})).scalar_one())
+
+
+async def drop_usage_partition(connection: WriteConnection, month: date, kept: timedelta) -> bool:
+    """The events of a month go, if it is closed, exported whole, and ended `kept` ago; else false."""
+    statement = text("SELECT drop_usage_partition(:month, CAST(:kept AS interval))")
+    return bool((await connection.execute(statement, {"month": month, "kept": kept})).scalar_one())
+
+
+async def oldest_usage_months(connection: WriteConnection) -> list[date]:
+    """The months that have a partition, oldest first."""
+    return [row[0] for row in await connection.execute(_PARTITIONS)]
+
+
+async def prune_instances(connection: WriteConnection, kept: timedelta) -> int:
+    return (await connection.execute(_INSTANCES, {"kept": kept})).rowcount
+
+
+async def prune_epochs(connection: WriteConnection, kept: timedelta) -> int:
+    return (await connection.execute(_EPOCHS, {"kept": kept})).rowcount
+
+
+async def prune_journal_rows(
+    connection: WriteConnection, kept: timedelta, kept_unmatched: timedelta, limit: int
+) -> int:
+    values = {"kept": kept, "kept_unmatched": kept_unmatched, "limit": limit}
+    return (await connection.execute(_JOURNAL_ROWS, values)).rowcount
+
+
+async def prune_minutes(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    return (await connection.execute(_MINUTES, {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_refusals(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    return (await connection.execute(_REFUSALS, {"kept": kept, "limit": limit})).rowcount

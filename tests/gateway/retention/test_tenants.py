@@ -1,0 +1,121 @@
+"""A tenant's data: a whole copy without secrets, and a deletion that leaves the money to the last nano-dollar."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gateway.db import Database
+from gateway.errors import Conflict, NotFound
+from gateway.ids import IdSource
+from gateway.ledger.repository.notes import write_pseudonyms
+from gateway.retention.repository.tenants import tenant_tables
+from gateway.retention.tenants import TenantData
+from tests.fakes.clock import ManualClock
+from tests.gateway.books import Books
+from tests.gateway.usage_events import settled, write
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+async def data(books: Books, database_url: str) -> AsyncIterator[TenantData]:
+    """Two tenants with events, a key, a budget and a person each."""
+    database = Database(database_url, name="test-tenants", pool_size=1)
+    await books.add_tenant("proj_b")
+    for tenant in ("proj_a", "proj_b"):
+        await books.add_budget(10**9, tenant_id=tenant)
+        await books.run(
+            """INSERT INTO api_key (tenant_id, id, name, public_id, secret_hmac, pepper_id)
+            VALUES (:tenant, 'key_' || :tenant, 'k', 'pub_' || :tenant, decode(repeat('ab', 32), 'hex'), 'p1')""",
+            tenant=tenant,
+        )
+    asked = [{"tenant_id": tenant, "user_ref": "ref_1"} for tenant in ("proj_a", "proj_b")]
+    await write(books.database, [settled(number, NOW, asked=asked[number % 2]) for number in range(10)])
+    async with books.database.transaction() as connection:
+        await write_pseudonyms(connection, [("proj_a", "ref_1", "alice"), ("proj_b", "ref_1", "bob")])
+    yield TenantData(database, ManualClock(NOW), IdSource())
+    await database.close()
+
+
+async def _money(books: Books) -> list[object]:
+    return await books.rows(
+        "SELECT tenant_id, user_ref, count(*)::int, sum(amount_nanousd)::bigint FROM usage_event GROUP BY 1, 2 ORDER BY 1"
+    )
+
+
+async def test_a_copy_is_whole_and_holds_no_secret(data: TenantData, tmp_path: Path) -> None:
+    out = tmp_path / "copy"
+    copied = await data.copy("proj_a", out)
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json",
+        *(f"{t}.jsonl" for t in tenant_tables()),
+    }
+    counts = {table: file.rows for table, file in copied.items() if file.rows}
+    assert counts == {
+        "tenant": 1, "api_key": 1, "budget": 1, "usage_event": 5, "attempt": 5, "settled_request": 5,
+        "user_pseudonym": 1,
+    }  # fmt: skip
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    for table, file in manifest["tables"].items():
+        content = (out / f"{table}.jsonl").read_bytes()
+        assert (content.count(b"\n"), hashlib.sha256(content).hexdigest()) == (file["rows"], file["sha256"])
+        assert b"proj_b" not in content
+        assert b"secret" not in content
+    assert b"alice" in (out / "user_pseudonym.jsonl").read_bytes()
+
+
+async def test_a_copy_appears_whole_or_not_at_all(data: TenantData, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        await data.copy("proj_nobody", tmp_path / "copy")
+    assert not any(tmp_path.iterdir())  # noqa: ASYNC240  # a test
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(Conflict, match="exists already"):
+        await data.copy("proj_a", tmp_path / "copy")
+
+
+async def test_a_deletion_takes_everything_but_the_money(data: TenantData, books: Books) -> None:
+    before = await _money(books)
+    with pytest.raises(Conflict, match="archive it first"):
+        await data.delete("proj_a")
+    await books.run("UPDATE tenant SET status = 'archived' WHERE id = 'proj_a'")
+    gone = await data.delete("proj_a")
+    assert {table: rows for table, rows in gone.items() if rows} == {
+        "api_key": 1,
+        "budget": 1,
+        "user_pseudonym": 1,
+    }
+    assert await _money(books) == before
+    assert await books.value("SELECT name FROM tenant WHERE id = 'proj_a'") == "deleted"
+    for table in ("api_key", "budget", "user_pseudonym"):
+        rows = await books.rows(f"SELECT DISTINCT tenant_id FROM {table}")
+        assert [row[0] for row in rows] == ["proj_b"]
+    audit = await books.rows("SELECT action, actor_id, tenant_id, details ->> 'api_key' FROM audit_log")
+    assert [tuple(row) for row in audit] == [("project.data_deleted", "operator", "proj_a", "1")]
+
+
+async def test_a_tenant_with_requests_in_flight_is_not_deleted(data: TenantData, books: Books) -> None:
+    await books.run("UPDATE tenant SET status = 'archived'")
+    await books.run(
+        """INSERT INTO hold (request_id, instance_id, tenant_id, key_id, served_model, route_id, pool_id, endpoint,
+            request_class, is_stream, client_retry_count, price_input_id, price_cached_input_id, price_output_id,
+            max_prompt_tokens, max_output_tokens, estimated_prompt_tokens, amount_nanousd, takes, reserved_at,
+            expires_at)
+        VALUES ('req_x', 'run', 'proj_a', 'k', 'm', 'r', 'p', 'e', 'c', false, 0, 1, 2, 3, 1, 1, 1, 1, '[]', now(), now())"""
+    )
+    with pytest.raises(Conflict, match="1 requests"):
+        await data.delete("proj_a")
+    with pytest.raises(NotFound):
+        await data.delete("proj_nobody")
+
+
+async def test_forgetting_a_person_leaves_the_money(data: TenantData, books: Books) -> None:
+    before = await _money(books)
+    assert await data.forget_user("proj_a", "alice") == 1
+    assert await data.forget_user("proj_a", "alice") == 0
+    assert await _money(books) == before
+    assert await books.value("SELECT end_user FROM user_pseudonym") == "bob"
+    assert await books.value("SELECT details ->> 'pseudonyms' FROM audit_log") == "1"
