@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim clean
+.PHONY: install run check test bench sim chaos clean
 
 install: $(VENV)/.with-dev
 
@@ -30,6 +30,10 @@ bench: $(VENV)/.with-dev
 
 sim: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/sim $(ARGS)
+
+# The exactly-once run, longer: ARGS="--rounds 5 --seconds 600 --seed X"; ARGS=--mutants shows that it can fail.
+chaos: $(VENV)/.with-dev
+	$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
 clean:
 	rm -rf $(VENV)

@@ -40,7 +40,13 @@ class TcpProxy:
         self._cut_after = (once_seen, sent)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target_reader, target_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
+        try:
+            target_reader, target_writer = await asyncio.open_connection(
+                self._target.hostname, self._target.port
+            )
+        except OSError:  # the server itself is away
+            writer.close()
+            return
         both = (
             asyncio.create_task(self._pipe(reader, target_writer, watched=True)),
             asyncio.create_task(self._pipe(target_reader, writer, watched=False)),

@@ -211,8 +211,8 @@ class Audit:
         for plan in self._cluster.plans:
             if plan.limit is None or not plan.is_hard:
                 continue
-            mine = [record for record in self._records if record.plan is plan and not record.is_bad]
-            refused = sum(record.code is not None and record.status == 429 for record in mine)
+            mine = [record for record in self._records if record.plan is plan and record.is_decided]
+            refused = sum(record.status == 429 for record in mine)
             if refused < 0.3 * len(mine):
                 wrong.append(f"{plan.name}: only {refused} of {len(mine)} were refused")
             if spent[plan.tenant.id] < 0.95 * plan.limit:
@@ -221,12 +221,14 @@ class Audit:
 
     async def _nothing_is_left(self) -> list[str]:
         counts = await self._cluster.sql(
-            "SELECT (SELECT count(*) FROM hold) AS holds, (SELECT deadlocks FROM pg_stat_database"
-            " WHERE datname = current_database()) AS deadlocks,"
+            "SELECT (SELECT count(*) FROM hold) AS holds,"
             " (SELECT count(*) FROM settled_request s LEFT JOIN usage_event e USING (request_id)"
             "  WHERE e.request_id IS NULL) AS settled_without_event"
         )
         wrong = [f"{name}: {count}" for name, count in counts[0].items() if count]
+        log = (self._cluster.postgres.home / "postgres.log").read_text(errors="replace")
+        if deadlocks := log.count("deadlock detected"):
+            wrong.append(f"deadlocks: {deadlocks}")
         slots = await asyncio.to_thread(_open_slots, self._cluster.valkey.url())
         if slots:
             wrong.append(f"limiter slots are taken: {slots}")

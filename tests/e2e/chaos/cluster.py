@@ -23,7 +23,7 @@ from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from gateway.obs import failpoints as gateway_failpoints
-from gateway.pool.process import free_port
+from gateway.pool.process import ProcessMark, free_port
 from gateway.settings import LimitSettings
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.harness import Gateway, Tenant
@@ -218,9 +218,13 @@ class Cluster:
 
     async def crash_postgres(self) -> None:
         """SIGKILL of the postmaster, as a lost machine would; its children end with it."""
-        postmaster = int((self.postgres.home / "data" / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(postmaster, signal.SIGKILL)
+        lock = self.postgres.home / "data" / "postmaster.pid"
+        postmaster = ProcessMark.of(int(lock.read_text().splitlines()[0]))
+        assert postmaster is not None
+        postmaster.send(signal.SIGKILL)
         await asyncio.sleep(1.0)
+        if not postmaster.alive():  # where nobody collects it, its pid looks taken to the next one
+            lock.unlink(missing_ok=True)
         await asyncio.to_thread(self.postgres.start)
 
     async def stop(self, timeout_s: float = 40.0) -> None:

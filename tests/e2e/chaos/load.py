@@ -46,6 +46,11 @@ class Record:
     def has_data(self) -> bool:
         return bool(self.token_ids)
 
+    @property
+    def is_decided(self) -> bool:
+        """Its budget has admitted or refused it; it did not fail for another reason."""
+        return self.end in ("complete", "cut") or self.status == 429
+
 
 class Caller:
     """Makes requests of one tenant until told to stop."""
@@ -180,8 +185,8 @@ async def exhaust(caller: Caller, records: list[Record], plan: TenantPlan, refus
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as client:
         for _ in range(60):
             batch = await asyncio.gather(*(caller.once(client, max_tokens=size) for _ in range(8)))
-            mine = [one for one in records if one.plan is plan and not one.is_bad]
-            refused = sum(one.end == "refused" for one in mine)
+            mine = [one for one in records if one.plan is plan and one.is_decided]
+            refused = sum(one.status == 429 for one in mine)
             if any(one.end != "refused" for one in batch):
                 continue
             if size != min(OUTPUTS):

@@ -26,6 +26,7 @@ POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 
 HIT_S = 20.0
 OUTAGE_S = 2.5
+TRIES_AGAIN = 3
 
 
 class Saboteur:
@@ -40,8 +41,15 @@ class Saboteur:
         return Counter(point for process in self._cluster.processes for point in process.hits())
 
     async def rounds(self, count: int) -> None:
-        """Each point `count` times, every hand in an order of its own."""
+        """Each point `count` times, every hand in an order of its own; then again what was missed."""
         await asyncio.gather(self._gateways(count), self._engines(count), self._worker(count))
+        for _ in range(TRIES_AGAIN):
+            hits = self.hits()
+            missed = [point for point in POINTS if hits[point] < count]
+            if not missed:
+                return
+            for point in missed:
+                await self._again(point)
 
     async def random_round(self) -> None:
         """One kill that nobody has named: any process, or the server of the database."""
@@ -79,6 +87,19 @@ class Saboteur:
         for _ in range(count):
             for point in self._shuffled(WORKER_POINTS):
                 await self._hit(self._cluster.worker, point)
+
+    async def _again(self, point: str) -> None:
+        cluster = self._cluster
+        if point in SPOOL_POINTS:
+            await self._outage(self.outages)
+            return
+        if point == "reconcile.before_settle":  # it needs a lost gateway's hold
+            await self._hit(cluster.gateways[0], "reserve.committed")
+        if point in WORKER_POINTS:
+            await self._hit(cluster.worker, point)
+        else:
+            kind = cluster.engines if point in ENGINE_POINTS else cluster.gateways
+            await self._hit(self._random.choice(kind), point)
 
     async def _outage(self, number: int) -> None:
         """The gateways lose the database and spool; at its return each replay is killed, once in either place."""

@@ -1,0 +1,127 @@
+"""The exactly-once test can fail: each mutant takes one protection away, and the short test must turn red.
+
+Run by `make chaos ARGS=--mutants`. A mutant changes a copy of the tree; one whose text is not found is an error, so
+that a protection which moved cannot go unproved.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEST = "tests/e2e/test_exactly_once.py"
+TIMEOUT_S = 600
+LOCK_ORDER = r'ORDER BY row\.budget_id COLLATE "C", row\.period_key COLLATE "C"'
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    path: str
+    pattern: str
+    replacement: str
+    shown_by: str
+    """What the failure has to say, or it failed for another reason."""
+
+
+MUTANTS = (
+    Mutant(
+        "a guard that lets everybody pass",
+        "gateway/ledger/repository/settling.py",
+        r"ON CONFLICT DO NOTHING RETURNING request_id",
+        "ON CONFLICT (request_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id RETURNING request_id",
+        r"charged 2 times|its attempts|has several",
+    ),
+    Mutant(
+        "a guard without ON CONFLICT",
+        "gateway/ledger/repository/settling.py",
+        r"ON CONFLICT DO NOTHING RETURNING request_id",
+        "RETURNING request_id",
+        r"\.rejected",
+    ),
+    Mutant(
+        "no spool",
+        "gateway/ledger/spool.py",
+        r"(def append\(.*?\n)(        with self\._guard:)",
+        r"\1        return\n\2",
+        r"it has no event|the ledger None",
+    ),
+    Mutant(
+        "requests admitted in an outage are in memory alone",
+        "gateway/ledger/service.py",
+        r"await self\._unrecorded\.note\(hold\)",
+        "pass",
+        r"it has no event|the ledger None",
+    ),
+    Mutant(
+        "no lock order",
+        "gateway/ledger/repository/budgets.py",
+        LOCK_ORDER,
+        "ORDER BY random()",
+        r"deadlocks",
+    ),
+    Mutant(
+        "a decision that forgets what is held",
+        "gateway/ledger/decide.py",
+        r"row\.spent_nanousd \+ row\.held_nanousd \+ ",
+        "row.spent_nanousd + ",
+        r"over its limit",
+    ),
+)
+
+
+def main() -> int:
+    verdicts = {mutant.name: _verdict(mutant) for mutant in MUTANTS}
+    print("\nmutant                                              verdict")
+    for name, verdict in verdicts.items():
+        print(f"{name:50}  {verdict}")
+    return 0 if all(verdict.startswith("red") for verdict in verdicts.values()) else 1
+
+
+def _verdict(mutant: Mutant) -> str:
+    print(f"\n== {mutant.name}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="tollway-mutant-") as directory:
+        copy = Path(directory) / "tree"
+        _copy_tree(copy)
+        _mutate(copy / mutant.path, mutant)
+        environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", TEST],
+            cwd=copy,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    said = [line for line in done.stdout.splitlines() if line.startswith("E  ")]
+    print("\n".join(line[:200] for line in said[:8]))
+    if done.returncode == 0:
+        return "GREEN: nothing protects this"
+    reasons = [line for line in said if re.search(mutant.shown_by, line)]
+    return f"red: {len(reasons)} findings" if reasons else f"failed, but not for it (exit {done.returncode})"
+
+
+def _copy_tree(target: Path) -> None:
+    """What is under version control, as it stands in the working tree."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in listed.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def _mutate(path: Path, mutant: Mutant) -> None:
+    text = path.read_text(encoding="utf-8")
+    changed, count = re.subn(mutant.pattern, mutant.replacement, text, flags=re.DOTALL)
+    assert count, f"{mutant.name}: {mutant.path} has no {mutant.pattern!r}"
+    path.write_text(changed, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
