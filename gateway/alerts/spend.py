@@ -7,7 +7,7 @@ does not know who delivers what it announces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +24,8 @@ from gateway.obs.metrics import Metrics
 __all__ = ["SpendWatch", "windows_of"]
 
 LAST_LOOK = timedelta(hours=1)
+FIRED_MAX = 500
+"""In one transaction."""
 MONTH: tuple[Period, str] = ("monthly", "UTC")
 
 
@@ -36,14 +38,20 @@ class SpendWatch:
         self._log = get_logger(__name__)
 
     async def run_once(self) -> int:
-        """How many fired. The guard, the records and their outbox rows are one transaction."""
+        """How many fired."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             windows = windows_of(await period_kinds(connection), now)
             due = await due_budgets(connection, windows) if windows else []
             for month in windows_of([MONTH], now):
                 due += await due_months(connection, month)
-            fired = await claim(connection, due) if due else []
+        chunks = [due[first : first + FIRED_MAX] for first in range(0, len(due), FIRED_MAX)]
+        return sum([await self._fire(chunk, now) for chunk in chunks])
+
+    async def _fire(self, due: Sequence[Due], now: datetime) -> int:
+        """The guard, the records and their outbox rows are one transaction."""
+        async with self._database.transaction() as connection:
+            fired = await claim(connection, due)
             if fired:
                 await announce(connection, [self._record(one, now) for one in fired])
         for one in fired:

@@ -73,8 +73,10 @@ _MONTHS = text(
         NULL AS limit_nanousd, NULL AS is_hard, a.recipients, a.subject_prefix
     FROM spend_alert a
     CROSS JOIN LATERAL (SELECT a.threshold_nanousd) t
-    CROSS JOIN LATERAL (SELECT CAST(coalesce(sum(s.amount), 0) AS bigint) AS spent_nanousd FROM spend s
-        WHERE a.tenant_id IS NULL OR s.tenant_id = a.tenant_id) p
+    LEFT JOIN spend s ON s.tenant_id = a.tenant_id
+    CROSS JOIN LATERAL (SELECT CAST(coalesce(
+        CASE WHEN a.tenant_id IS NULL THEN (SELECT sum(amount) FROM spend) ELSE s.amount END, 0) AS bigint
+    ) AS spent_nanousd) p
     LEFT JOIN alert_firing f ON f.subject = a.id AND f.period_key = :key
     WHERE a.budget_id IS NULL AND p.spent_nanousd >= t.threshold_nanousd AND {_NOT_FIRED}
         AND (CAST(:closed_at AS timestamptz) IS NULL OR a.updated_at <= :closed_at)

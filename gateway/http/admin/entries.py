@@ -26,9 +26,12 @@ from gateway.http.admin.common import (
     record,
     unix,
 )
+from gateway.http.admin.cursor import cursor_text
+from gateway.http.admin.events import PREFIX as EVENT_PREFIX
 from gateway.ids import RequestId, TenantId
 from gateway.ledger.adjusting import Adjuster, Adjustment, Credit, TopUp
 from gateway.ledger.repository.entry_views import EntryViews
+from gateway.ledger.repository.requests import EventCursor
 from gateway.ledger.types import Entry
 from gateway.tenancy.projects.repository import ProjectRepository
 
@@ -162,6 +165,9 @@ def _entry(entry: Entry) -> Json:
     """The amount is what the project or the budget gets for a credit, and what the request costs more else."""
     is_adjustment = entry.kind == "adjustment"
     about = {"corrects": entry.request_id} if is_adjustment else {"budget_id": entry.budget_id}
+    event_id = None
+    if entry.event_id is not None:
+        event_id = cursor_text(EVENT_PREFIX, EventCursor(entry.occurred_at, entry.event_id))
     return {
         "object": "organization.adjustment" if is_adjustment else "organization.credit",
         "id": entry.idempotency_key,
@@ -169,6 +175,7 @@ def _entry(entry: Entry) -> Json:
         **about,
         "amount_nanousd": -entry.amount_nanousd if entry.kind == "credit" else entry.amount_nanousd,
         "reason": entry.reason,
+        "usage_event_id": event_id,
         "created_by": entry.created_by,
         "created_at": unix(entry.occurred_at),
     }

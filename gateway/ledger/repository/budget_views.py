@@ -106,7 +106,7 @@ class BudgetRepository:
 
     async def take_over(self, session: WriteSession, budget: BudgetView, now: datetime) -> None:
         """What the scope has spent in the running period, and holds, counts under the new budget. First the holds:
-        one that settles meanwhile is either joined, or its event is seen by the sum. Prepaid money is new money."""
+        one that settles meanwhile is either joined, or its event is seen by the sum. What is admitted in this very instant may be missed. Prepaid money is new money."""
         bounds = budget.bounds_at(now)
         if bounds is None:
             return

@@ -65,6 +65,26 @@ async def test_the_life_of_a_budgets_alert(gateway: Gateway) -> None:
     assert await gateway.sql("SELECT id FROM spend_alert") == [], "a budget takes its alerts with it"
 
 
+async def test_every_call_about_money_is_in_the_openapi_file(gateway: Gateway) -> None:
+    document = await gateway.admin("GET", "/openapi.json")
+    calls = {
+        f"{method} {path.removeprefix('/v1/organization')}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+    for resource, prefix in (
+        ("spend_alerts", ""),
+        ("spend_alerts", "/projects/{project_id}"),
+        ("alerts", "/budgets/{budget_id}"),
+    ):
+        one = f"{prefix}/{resource}/{{alert_id}}"
+        assert {f"post {prefix}/{resource}", f"get {one}", f"post {one}", f"delete {one}"} <= calls
+    for prefix in ("", "/projects/{project_id}"):
+        assert {f"{method} {prefix}/spend_limit" for method in ("get", "post", "delete")} <= calls
+    listed = document["paths"]["/v1/organization/projects/{project_id}/spend_alerts"]["get"]["parameters"]
+    assert [one["name"] for one in listed] == ["project_id", "limit", "after", "before", "order"]
+
+
 async def test_from_the_request_to_the_letter(
     gateway: Gateway, engine: FakeEngine, database: Database
 ) -> None:

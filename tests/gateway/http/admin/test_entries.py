@@ -47,6 +47,8 @@ async def test_a_refund_corrects_a_request_once(gateway: Gateway, engine: FakeEn
     assert (made["id"], made["corrects"], made["amount_nanousd"]) == ("ticket-1", event["request_id"], -cost)
     assert await remaining(gateway, budget_id) == PLENTY
     _, correction = await gateway.events(2)
+    lines = (await gateway.admin("GET", f"/usage_events?request_id={event['request_id']}"))["data"]
+    assert lines[0]["id"] == made["usage_event_id"]
     assert (correction["corrects"], correction["amount_nanousd"]) == (event["event_id"], -cost)
     another = refund | {"idempotency_key": "ticket-2"}
     for wrong, status, param in (
@@ -85,6 +87,7 @@ async def test_a_prepaid_budget_is_filled_by_credits(gateway: Gateway, engine: F
     }
     made = await gateway.admin("POST", "/credits", top_up)
     assert (made["budget_id"], made["project_id"]) == (budget_id, tenant.id)
+    assert made["usage_event_id"] is None, "what is paid in is no cost"
     await gateway.admin("POST", "/credits", top_up)
     await gateway.refresh()
     event = await paid(gateway, tenant)
