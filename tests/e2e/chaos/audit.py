@@ -6,7 +6,7 @@ empty list means that it holds.
 
 import asyncio
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from engine.server.journal_reader import read_page
 from gateway.exchange.identity import Pseudonyms
 from gateway.ids import KeyId, TenantId
 from gateway.tenancy.principal import Principal
-from tests.e2e.chaos.cluster import PEPPER, Cluster
+from tests.e2e.chaos.cluster import ALERT_PERCENTS, PEPPER, Cluster
 from tests.e2e.chaos.load import Record
 
 QUIET_S = 60.0
@@ -71,7 +71,8 @@ async def until_quiet(cluster: Cluster) -> list[str]:
     """No holds, nothing in the outbox, no journalled attempt that the ledger has not; else what is left of them."""
     query = (
         "SELECT (SELECT count(*) FROM hold) AS holds, (SELECT count(*) FROM outbox WHERE topic = 'usage') AS outbox,"
-        " (SELECT count(*) FROM journal_attempt WHERE matched_at IS NULL) AS unmatched"
+        " (SELECT count(*) FROM journal_attempt WHERE matched_at IS NULL) AS unmatched,"
+        " (SELECT count(*) FROM delivery WHERE delivered_at IS NULL) AS letters"
     )
     pending: dict[str, int] = {}
     for _ in range(int(QUIET_S / 0.2)):
@@ -101,6 +102,7 @@ class Audit:
             *await self._budgets(),
             *await self._nothing_is_left(),
             *await self._rollups(),
+            *await self._letters(),
         ]
 
     # -- journal = Σ attempt(billed + unbilled) -----------------------------------------------------------
@@ -245,6 +247,23 @@ class Audit:
             (rolled,) = await self._cluster.sql(_ROLLUPS.format(table=table))
             if rolled != truth:
                 wrong.append(f"{table} has {rolled}, the events {truth}")
+        return wrong
+
+    async def _letters(self) -> list[str]:
+        """At least once each, always under its own id; and nothing fires twice."""
+        sent = Counter(str(letter["Message-ID"]) for _, letter in self._cluster.mailbox.taken)
+        rows = await self._cluster.sql(
+            "SELECT count(*) AS n, count(DISTINCT record_id) AS records FROM delivery"
+        )
+        fired = await self._cluster.sql(
+            "SELECT payload ->> 'alert_id' AS alert, count(*) AS n FROM alert_record"
+            " WHERE type = 'budget.threshold_reached' GROUP BY 1"
+        )
+        wrong = [f"{row['alert']} fired {row['n']} times" for row in fired if row["n"] != 1]
+        if len(sent) != rows[0]["n"]:
+            wrong.append(f"{rows[0]['n']} letters were to be sent, {len(sent)} arrived")
+        if len(fired) < len(ALERT_PERCENTS):
+            wrong.append(f"only {len(fired)} thresholds fired")
         return wrong
 
 

@@ -26,6 +26,7 @@ from gateway.obs import failpoints as gateway_failpoints
 from gateway.pool.process import ProcessMark, free_port
 from gateway.settings import LimitSettings
 from tests.fakes.tcp_proxy import TcpProxy
+from tests.gateway.alerts.mailserver import Mailbox, serve_mail
 from tests.harness import Gateway, Tenant
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,6 +35,8 @@ PEPPER = "pepper-of-the-tests-0123456789"
 LEASE_S = 4
 CONTEXT = 512
 READY_S = 120.0
+ALERT_PERCENTS = range(4, 100, 4)
+"""Of each hard budget: a letter every now and then, as long as there is something to spend."""
 
 _HISTORY = """
     CREATE TABLE budget_history (
@@ -160,6 +163,8 @@ class Cluster:
         self.valkey = EmbeddedValkey(home)
         self.seats = [EngineSeat(free_port()), EngineSeat(free_port())]
         self.gateway_ports = [free_port(), free_port()]
+        self.mailbox = Mailbox()
+        self._mail = contextlib.AsyncExitStack()
         self._model = model
         self._keeper: asyncio.Task[None] | None = None
 
@@ -172,9 +177,10 @@ class Cluster:
         self.gateways_proxy = TcpProxy(self.database_url)
         await self.gateways_proxy.restore()
         await self._configure()
+        mail_port = await self._mail.enter_async_context(serve_mail(self.mailbox))
         self.engines = [self._engine(number) for number in range(len(self.seats))]
         self.gateways = [self._gateway(number) for number in range(len(self.gateway_ports))]
-        self.worker = self._process("worker", ("gateway", "worker"), self._gateway_environ(self.database_url))
+        self.worker = self._worker(mail_port)
         for process in self.processes:
             process.start()
         self._keeper = asyncio.create_task(self._keep())
@@ -241,6 +247,7 @@ class Cluster:
             self.worker.end(0.0)
         if hasattr(self, "gateways_proxy"):
             await self.gateways_proxy.cut()
+        await self._mail.aclose()
         await asyncio.to_thread(self.valkey.stop)
         await asyncio.to_thread(self.postgres.stop)
 
@@ -262,6 +269,11 @@ class Cluster:
                     budget = {"project_id": plan.tenant.id, "period": "monthly", "limit_nanousd": plan.limit}
                     await setup.admin("POST", "/budgets", budget | {"is_hard": plan.is_hard})
         await self._execute(_HISTORY)
+        for percent in ALERT_PERCENTS:
+            await self._execute(
+                "INSERT INTO spend_alert (id, budget_id, threshold_percent, recipients, updated_at)"
+                f" SELECT 'alert_{percent}_' || id, id, {percent}, '{{ops@example.com}}', now() FROM budget WHERE is_hard"
+            )
 
     async def _execute(self, script: str) -> None:
         connection = await asyncpg.connect(self.database_url)
@@ -286,6 +298,13 @@ class Cluster:
             "TOLLWAY_SERVER__DRAIN_TIMEOUT_S": "20",
         }
         return self._process(f"gateway-{number}", ("gateway", "gateway"), environ)
+
+    def _worker(self, mail_port: int) -> Process:
+        mail = {"HOST": "127.0.0.1", "PORT": str(mail_port), "TLS": "none", "TIMEOUT_S": "0.25"}
+        environ = {f"TOLLWAY_MAIL__{name}": value for name, value in mail.items()}
+        return self._process(
+            "worker", ("gateway", "worker"), self._gateway_environ(self.database_url) | environ
+        )
 
     def _gateway_environ(self, database_url: str) -> dict[str, str]:
         return {

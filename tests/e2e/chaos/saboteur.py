@@ -17,7 +17,7 @@ from gateway.obs.failpoints import Point as GatewayPoint
 from tests.e2e.chaos.cluster import Cluster, Process, until_ok
 
 ENGINE_POINTS: tuple[str, ...] = get_args(EnginePoint)
-WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit")
+WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "delivery.sent")
 SPOOL_POINTS = ("spool.replaying", "spool.applied")
 GATEWAY_POINTS = tuple(
     point for point in get_args(GatewayPoint) if point not in (*WORKER_POINTS, *SPOOL_POINTS)
