@@ -3,20 +3,59 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from alembic import command
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 import gateway.ledger.models as ledger
 from gateway.db import Base, Database, owner_engine
-from gateway.migrate import SchemaGuard, SchemaMismatch, check_schema, head_revision, migrate, pending_changes
+from gateway.migrate import (
+    SchemaGuard,
+    SchemaMismatch,
+    _config,
+    check_schema,
+    head_revision,
+    migrate,
+    pending_changes,
+)
 from gateway.routing.models import Price, Route
 from gateway.tenancy.models import ApiKey, Tenant
-from tests.conftest import execute
+from tests.conftest import apart, execute
+from tests.gateway.books import Books
+from tests.gateway.usage_events import settled, write
 
 ROOT = Path(__file__).resolve().parents[2]
+FIRST_DATA = """
+INSERT INTO tenant (id, name) VALUES ('proj_a', 'a');
+INSERT INTO price (sku, component, valid_from, nanousd_per_token)
+VALUES ('tiny', 'input', '2026-01-01Z', 100), ('tiny', 'cached_input', '2026-01-01Z', 10),
+    ('tiny', 'output', '2026-01-01Z', 400);
+INSERT INTO pool (id, name, spec) VALUES ('pool_a', 'a', '{}');
+INSERT INTO route (id, served_model, pool_id, sku) VALUES ('route_a', 'tiny', 'pool_a', 'tiny');
+INSERT INTO budget (id, scope, tenant_id, period, limit_nanousd) VALUES ('b', 'tenant', 'proj_a', 'monthly', 1000);
+INSERT INTO budget_period (budget_id, period_key, spent_nanousd) VALUES ('b', '2026-11', 3000);
+SELECT ensure_usage_partitions('2026-11-01', 1);
+INSERT INTO usage_event (occurred_at, event_id, request_id, tenant_id, key_id, served_model, route_id, pool_id,
+    endpoint, request_class, is_stream, status, prompt_uncached_tokens, prompt_cached_tokens, completion_tokens,
+    reasoning_tokens, input_nanousd, cached_input_nanousd, output_nanousd, amount_nanousd, over_hold_nanousd,
+    price_input_id, price_cached_input_id, price_output_id, client_retry_count)
+VALUES ('2026-11-02Z', gen_random_uuid(), 'req_1', 'proj_a', 'key_a', 'tiny', 'route_a', 'pool_a',
+    'chat.completions', 'interactive', false, 'ok', 10, 0, 5, 0, 1000, 0, 2000, 3000, 0, 1, 2, 3, 0);
+INSERT INTO settled_request (request_id, tenant_id, event_id, occurred_at, is_provisional)
+SELECT request_id, tenant_id, event_id, occurred_at, false FROM usage_event;
+INSERT INTO attempt (request_id, attempt, tenant_id, prompt_tokens, cached_tokens, completion_tokens,
+    overrun_tokens, billed_prompt_tokens, billed_completion_tokens)
+VALUES ('req_1', 0, 'proj_a', 10, 0, 5, 0, 10, 5);
+INSERT INTO journal_attempt (request_id, attempt, replica_id, epoch, has_ended, prompt_tokens, cached_tokens,
+    completion_tokens, overrun_tokens, at, matched_at)
+VALUES ('req_1', 0, 'r', 'e', true, 10, 0, 5, 0, '2026-11-02Z', now());
+INSERT INTO rollup_day SELECT date_trunc('day', occurred_at, 'UTC'), tenant_id, key_id, served_model, pool_id,
+    endpoint, request_class, status, 1, 10, 0, 5, 0, 1000, 0, 2000, 3000 FROM usage_event;
+"""
 CONSTRAINTS = """
 SELECT rel.relname, con.conname, pg_get_constraintdef(con.oid)
 FROM pg_constraint con JOIN pg_class rel ON rel.oid = con.conrelid
@@ -52,6 +91,56 @@ def test_revisions_are_one_numbered_line() -> None:
             number - 1,
         )
     assert head_revision() == f"{len(found):04d}"
+
+
+def test_every_revision_gives_up_on_a_lock_and_takes_nothing_away() -> None:
+    """Expand, backfill, contract: the version before must go on working on the newer schema."""
+    for path in sorted((ROOT / "migrations" / "versions").glob("0*.py")):
+        source = path.read_text(encoding="utf-8")
+        assert re.search(r"SET (LOCAL )?lock_timeout = ", source), path.name
+        texts = [
+            source,
+            *(one.read_text() for one in (ROOT / "migrations" / "sql").glob(f"{path.name[:4]}_*.sql")),
+        ]
+        for statement in re.split(r";\n\n|\"\"\"|\n    \"", "\n".join(texts)):
+            taken = re.search(
+                r"^\s*(ALTER TABLE \w+[^;]*(DROP COLUMN|RENAME|\bTYPE\b)|DROP TABLE)", statement
+            )
+            assert not taken, f"{path.name} takes something away: {statement.strip()}"
+
+
+async def test_a_database_with_data_keeps_it_through_every_revision(empty_database_url: str) -> None:
+    """From the first release's schema, with what it wrote."""
+    await asyncio.to_thread(apart, _upgrade_to(empty_database_url, "0001"))
+    await asyncio.to_thread(execute, empty_database_url, FIRST_DATA)
+    assert await migrate(empty_database_url) == head_revision()
+    assert await pending_changes(empty_database_url) == []
+    books = Books(Database(empty_database_url, name="test", role=None))
+    event = (await books.rows("SELECT * FROM usage_event"))[0]
+    assert (event.request_id, event.amount_nanousd, event.kind, event.late_from) == (
+        "req_1",
+        3000,
+        "request",
+        None,
+    )
+    for table in ("tenant", "price", "attempt", "budget", "journal_attempt", "rollup_day", "settled_request"):
+        assert await books.count(table) >= 1, table
+    await write(books.database, [settled(2, datetime(2026, 11, 3, tzinfo=UTC))])
+    assert await books.value("SELECT sum(requests)::int FROM rollup_day") == 2
+    await books.database.close()
+
+
+async def test_a_runner_that_cannot_get_a_lock_fails_instead_of_stopping_everybody(
+    empty_database_url: str,
+) -> None:
+    await asyncio.to_thread(apart, _upgrade_to(empty_database_url, "0001"))
+    holder = Database(empty_database_url, name="test-holder", role=None)
+    async with holder.transaction() as connection:
+        await connection.execute(text("LOCK TABLE usage_event IN ACCESS SHARE MODE"))
+        with pytest.raises(DBAPIError, match="lock timeout"):
+            await migrate(empty_database_url)
+    assert await migrate(empty_database_url) == head_revision(), "and can be tried again"
+    await holder.close()
 
 
 async def test_models_and_schema_agree(database_url: str) -> None:
@@ -149,6 +238,14 @@ async def test_a_route_cannot_be_published_without_all_three_prices(database: Da
     await _publish(database, components=("input", "cached_input", "output"))
     async with database.read() as session:
         assert (await session.execute(text("SELECT count(*) FROM route"))).scalar_one() == 1
+
+
+async def _upgrade_to(url: str, revision: str) -> None:
+    engine = owner_engine(url)
+    async with engine.connect() as connection:
+        await connection.run_sync(lambda sync: command.upgrade(_config(sync), revision))
+        await connection.commit()
+    await engine.dispose()
 
 
 async def _publish(database: Database, components: tuple[str, ...]) -> None:
