@@ -20,7 +20,7 @@ from pydantic import Field
 from gateway.errors import InvalidValue
 from gateway.http.admin.common import AdminParts, Json, visible
 from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
-from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageRow, UsageSums
+from gateway.ledger.repository.usage import COST_SUMS, Dimension, SumName, UsageFilter, UsageRow, UsageSums
 from gateway.money import decimal_usd
 
 __all__ = ["CostRoutes"]
@@ -75,7 +75,8 @@ class CostRoutes:
                 return _line_results(rows, fields, frozenset(lines), by_line, named)
             return [_result(row.sums.amount_nanousd, named | _names(fields, row.group)) for row in rows]
 
-        return await self._pages.answer(params, "1d", params.limit, wanted, dimensions, results)
+        sums: tuple[SumName, ...] = COST_SUMS if by_line or lines else ("amount_nanousd",)
+        return await self._pages.answer(params, "1d", params.limit, wanted, dimensions, sums, results)
 
 
 def _line_results(

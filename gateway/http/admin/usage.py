@@ -18,7 +18,7 @@ from gateway.errors import InvalidValue
 from gateway.http.admin.common import AdminParts, Json, visible
 from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
 from gateway.ledger.buckets import Width
-from gateway.ledger.repository.usage import Dimension, UsageFilter, UsageRow, UsageSums
+from gateway.ledger.repository.usage import TOKEN_SUMS, Dimension, UsageFilter, UsageRow, UsageSums
 
 __all__ = ["UsageRoutes"]
 
@@ -101,7 +101,8 @@ class UsageRoutes:
                 if row.sums.requests or row.sums.prompt_tokens or row.sums.completion_tokens
             ]  # money that moved without a request (a credit) is no usage
 
-        return await self._pages.answer(params, params.bucket_width, limit, wanted, dimensions, results)
+        width = params.bucket_width
+        return await self._pages.answer(params, width, limit, wanted, dimensions, TOKEN_SUMS, results)
 
 
 def _filter(

@@ -17,6 +17,7 @@ from gateway.http.admin.common import AdminParts, Json, Params, json_answer
 from gateway.ledger.buckets import WIDTH_S, BucketPage, Width, bucket_page, minutes_of
 from gateway.ledger.repository.usage import (
     Dimension,
+    SumName,
     UsageFilter,
     UsageReader,
     UsageRow,
@@ -36,10 +37,13 @@ __all__ = [
     "sums_json",
 ]
 
-ROWS_MAX = 5_000
+ROWS_MAX = 3_000
 """Results of one page, over all its buckets: a page holds fewer buckets than its limit rather than more rows."""
 
-EVENTS_MAX = 100_000
+BUCKET_ROWS_MAX = 20_000
+"""Results of a bucket that has a page for itself, since a bucket is never divided."""
+
+EVENTS_MAX = 25_000
 """Events that one page may sum up when the rollups cannot answer: of a busy day, a page holds that day alone."""
 
 TIME_MAX = 32_503_680_000  # the year 3000
@@ -75,6 +79,7 @@ class UsagePages:
         limit: int,
         wanted: UsageFilter,
         group_by: Sequence[Dimension],
+        sums: Sequence[SumName],
         results: Rows,
     ) -> Response:
         start, end = range_of(params, width, int(self._p.clock.now().timestamp()))
@@ -82,12 +87,26 @@ class UsagePages:
         if begin >= end:
             return json_answer(_page([], None))
         page = bucket_page(begin, end, width, limit)
+
         async with self._p.database.read() as session:
+
+            async def read(part: BucketPage, most: int) -> list[UsageRow]:
+                return await self._reader.buckets(session, part.buckets, width, wanted, group_by, most, sums)
+
             if needs_events(wanted, group_by):
                 fit = await self._reader.buckets_within(session, page.buckets, width, wanted, EVENTS_MAX)
                 page = bucket_page(begin, end, width, fit)
-            rows = await self._reader.buckets(session, page.buckets, width, wanted, group_by, ROWS_MAX + 1)
-        page, rows = fitting(page, rows, ROWS_MAX)
+            rows = await read(page, ROWS_MAX + 1)
+            if len(rows) > ROWS_MAX:
+                page = fitting(page, rows[-1].bucket)
+                rows = [row for row in rows if row.bucket < page.buckets[-1].end]
+            if len(rows) > ROWS_MAX:
+                rows = await read(page, BUCKET_ROWS_MAX + 1)
+        if len(rows) > BUCKET_ROWS_MAX:
+            raise InvalidValue(
+                f"A bucket has more than {BUCKET_ROWS_MAX} results: filter, group by less, or take narrower ones.",
+                "group_by",
+            )
         found = {bucket: results(list(some)) for bucket, some in groupby(rows, lambda row: row.bucket)}
         data = [
             {
@@ -110,17 +129,13 @@ def range_of(params: TimeParams, width: Width, now: int) -> tuple[int, int]:
     return minutes_of(params.start_time, params.end_time)
 
 
-def fitting(page: BucketPage, rows: list[UsageRow], most: int) -> tuple[BucketPage, list[UsageRow]]:
-    """What was read, without the bucket that the limit cut off: the next page begins with that one."""
-    if len(rows) <= most:
-        return page, rows
-    cut = rows[-1].bucket
-    if cut == rows[0].bucket:
-        raise InvalidValue(
-            f"One bucket has more than {most} results: add a filter, or group by less.", "group_by"
-        )
-    buckets = tuple(bucket for bucket in page.buckets if bucket.start < cut)
-    return BucketPage(buckets, cut), [row for row in rows if row.bucket < cut]
+def fitting(page: BucketPage, cut: int) -> BucketPage:
+    """What remains of a page when there was no room for all the results of the bucket that begins at `cut`: the next
+    page begins with it. If it is the page's first, it is the page."""
+    last = next(number for number, bucket in enumerate(page.buckets) if bucket.start == cut)
+    kept = page.buckets[: max(1, last)]
+    is_all = len(kept) == len(page.buckets)
+    return BucketPage(kept, page.next_start if is_all else kept[-1].end)
 
 
 def sums_json(sums: UsageSums) -> Json:

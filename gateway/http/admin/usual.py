@@ -16,11 +16,11 @@ from pydantic import Field
 from gateway.http.admin.common import AdminParts, Json, Params, json_answer, visible
 from gateway.http.admin.usage_query import Ids, sums_json
 from gateway.ledger.buckets import WIDTH_S, bucket_page, minutes_of
-from gateway.ledger.repository.usage import UsageFilter, UsageReader, UsageSums
+from gateway.ledger.repository.usage import SHOWN_SUMS, UsageFilter, UsageReader, UsageSums
 
 __all__ = ["UsualRoutes", "spread"]
 
-WEEKS_MAX = 12
+WEEKS_MAX = 8
 WEEK_S = 7 * WIDTH_S["1d"]
 HOURS = 24
 
@@ -52,7 +52,7 @@ class UsualRoutes:
             days = []
             for week in range(params.weeks + 1):
                 page = bucket_page(start - week * WEEK_S, end - week * WEEK_S, "1h", HOURS)
-                rows = await self._reader.buckets(session, page.buckets, "1h", wanted, (), HOURS)
+                rows = await self._reader.buckets(session, page.buckets, "1h", wanted, (), HOURS, SHOWN_SUMS)
                 sums = {row.bucket: row.sums for row in rows}
                 days.append([sums.get(bucket.start, UsageSums()) for bucket in page.buckets])
         today, earlier = days[0], [day for day in days[1:] if any(hour.requests for hour in day)]

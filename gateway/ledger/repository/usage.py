@@ -20,7 +20,6 @@ from sqlalchemy import (
     and_,
     case,
     cast,
-    extract,
     func,
     or_,
     select,
@@ -29,14 +28,19 @@ from sqlalchemy import (
 )
 
 from gateway.db import ReadSession
-from gateway.ledger.buckets import WIDTH_S, Bucket, Segment, Width, segments
+from gateway.ledger.buckets import Bucket, Segment, Width, segments
 from gateway.ledger.models import RollupDay, RollupHour, RollupMinute, UsageEvent
 
 __all__ = [
+    "COST_SUMS",
     "DIMENSIONS",
+    "SHOWN_SUMS",
+    "SUMS",
+    "TOKEN_SUMS",
     "Dimension",
     "Order",
     "StoredDimension",
+    "SumName",
     "UsageFilter",
     "UsageReader",
     "UsageRow",
@@ -52,8 +56,26 @@ StoredDimension = Literal[
 ]
 Dimension = Literal[StoredDimension, "is_batch", "user_ref"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+SumName = Literal[
+    "requests",
+    "prompt_uncached_tokens",
+    "prompt_cached_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "input_nanousd",
+    "cached_input_nanousd",
+    "output_nanousd",
+    "amount_nanousd",
+]
+SUMS: tuple[SumName, ...] = get_args(SumName)
+COST_SUMS: tuple[SumName, ...] = (*SUMS[1:4], *SUMS[5:])
+TOKEN_SUMS: tuple[SumName, ...] = SUMS[:4]
+SHOWN_SUMS: tuple[SumName, ...] = (*TOKEN_SUMS, "amount_nanousd")
+"""What the API's own resources show."""
+
 Order = Literal["requests", "prompt_tokens", "completion_tokens", "amount_nanousd"]
 _STORED: tuple[StoredDimension, ...] = get_args(StoredDimension)
+_UNITS: dict[Width, str] = {"1m": "minute", "1h": "hour", "1d": "day"}
 _ROLLUPS: dict[Width, Any] = {
     "1m": RollupMinute.__table__,
     "1h": RollupHour.__table__,
@@ -80,10 +102,7 @@ class UsageSums:
         return self.prompt_uncached_tokens + self.prompt_cached_tokens
 
     def __add__(self, other: UsageSums) -> UsageSums:
-        return UsageSums(*(getattr(self, name) + getattr(other, name) for name in _SUMS))
-
-
-_SUMS = tuple(UsageSums.__dataclass_fields__)
+        return UsageSums(*(getattr(self, name) + getattr(other, name) for name in SUMS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +138,20 @@ class UsageReader:
         wanted: UsageFilter,
         group_by: Sequence[Dimension],
         limit: int,
+        sums: Sequence[SumName] = SUMS,
     ) -> list[UsageRow]:
-        """At most `limit` rows, by bucket and group. `page` is one of `buckets.bucket_page`."""
+        """At most `limit` rows, by bucket and group. `page` is one of `buckets.bucket_page`. Sums that are not asked
+        for are 0: each costs its share of the time."""
         start, end = page[0].start, page[-1].end
         source = _source(start, end, width, wanted, group_by)
-        unit = WIDTH_S[width]
-        bucket = func.greatest(source.c.at // unit * unit, start)
-        columns = [bucket.label("bucket"), *_group_columns(source, group_by)]
-        query = _summed(source, columns).order_by(*(column.name for column in columns)).limit(limit)
-        found = await session.execute(query)
-        return [_row(row, len(group_by)) for row in found]
+        columns = [source.c.bucket, *_group_columns(source, group_by)]
+        query = _summed(source, columns, sums).order_by(*(column.name for column in columns)).limit(limit)
+        found = (await session.execute(query)).all()
+        last = 1 + len(group_by)
+        return [
+            UsageRow(max(start, int(row[0].timestamp())), tuple(row[1:last]), _sums(sums, row[last:]))
+            for row in found
+        ]
 
     async def top(
         self,
@@ -146,13 +169,14 @@ class UsageReader:
         source = _source(start, end, "1d", wanted, (group_by,))
         column = source.c[group_by]
         whole_first = func.grouping(column)
-        query = _summed(source, [whole_first, column], func.grouping_sets(tuple_(column), tuple_()))
+        sets = func.grouping_sets(tuple_(column), tuple_())
+        query = _summed(source, [whole_first, column], SHOWN_SUMS, sets)
         if only is not None:
             query = query.having(or_(whole_first == 1, column.in_(only)))
         query = query.order_by(whole_first.desc(), _ordered(source, order).desc(), column).limit(limit + 1)
         found = (await session.execute(query)).all()
-        whole = UsageSums(*(value or 0 for value in found[0][2:]))
-        return whole, {row[1]: UsageSums(*row[2:]) for row in found[1:]}
+        whole = _sums(SHOWN_SUMS, [value or 0 for value in found[0][2:]])
+        return whole, {row[1]: _sums(SHOWN_SUMS, row[2:]) for row in found[1:]}
 
     async def buckets_within(
         self,
@@ -162,9 +186,19 @@ class UsageReader:
         wanted: UsageFilter,
         events_max: int,
     ) -> int:
-        """How many of the page's buckets together have at most so many events, as the rollups say; at least one."""
+        """How many of the page's buckets may be answered from the events, by their number; at least one. Those of
+        named users are counted, others are as many as the rollups say."""
+        if wanted.user_refs is not None:
+            table = UsageEvent.__table__.c
+            start, end = _at(page[0].start), _at(page[-1].end)
+            theirs = select(table.event_id).where(
+                table.user_ref.in_(wanted.user_refs), table.occurred_at >= start, table.occurred_at < end
+            )
+            some = theirs.limit(events_max + 1).subquery()
+            if await session.scalar(select(func.count() <= events_max).select_from(some)):
+                return len(page)
         without_users = replace(wanted, user_refs=None)
-        rows = await self.buckets(session, page, width, without_users, (), len(page))
+        rows = await self.buckets(session, page, width, without_users, (), len(page), ("requests",))
         counts = {row.bucket: row.sums.requests for row in rows}
         total = 0
         for number, bucket in enumerate(page):
@@ -181,28 +215,32 @@ def needs_events(wanted: UsageFilter, group_by: Sequence[Dimension]) -> bool:
 def _source(
     start: int, end: int, width: Width, wanted: UsageFilter, group_by: Sequence[Dimension]
 ) -> Subquery:
-    """Rows that hold the sums and all the dimensions asked for, with `at` in unix seconds."""
+    """Rows that hold the sums and all the dimensions asked for, each with its bucket of the width."""
     if needs_events(wanted, group_by):
-        return _events(start, end, wanted).subquery("usage")
-    return union_all(*(_segment(part, wanted) for part in segments(start, end, width))).subquery("usage")
+        return _events(start, end, width, wanted).subquery("usage")
+    parts = [_segment(part, width, wanted) for part in segments(start, end, width)]
+    return union_all(*parts).subquery("usage")
 
 
-def _events(start: int, end: int, wanted: UsageFilter) -> Select[Any]:
+def _events(start: int, end: int, width: Width, wanted: UsageFilter) -> Select[Any]:
     table = UsageEvent.__table__.c
     is_request = and_(table.corrects.is_(None), table.kind == "request")
     columns = [
-        _unix(table.occurred_at),
+        func.date_trunc(_UNITS[width], table.occurred_at, "UTC").label("bucket"),
         *(table[name] for name in (*_STORED, "user_ref")),
         case((is_request, 1), else_=0).label("requests"),
-        *(table[name] for name in _SUMS if name != "requests"),
+        *(table[name] for name in SUMS if name != "requests"),
     ]
     query = select(*columns).where(table.occurred_at >= _at(start), table.occurred_at < _at(end))
     return query.where(*_conditions(table, wanted))
 
 
-def _segment(part: Segment, wanted: UsageFilter) -> Select[Any]:
+def _segment(part: Segment, width: Width, wanted: UsageFilter) -> Select[Any]:
     table = _ROLLUPS[part.width].c
-    query = select(_unix(table.bucket), *(table[name] for name in (*_STORED, *_SUMS)))
+    bucket = table.bucket
+    if part.width != width:
+        bucket = func.date_trunc(_UNITS[width], bucket, "UTC").label("bucket")
+    query = select(bucket, *(table[name] for name in (*_STORED, *SUMS)))
     query = query.where(table.bucket >= _at(part.start), table.bucket < _at(part.end))
     return query.where(*_conditions(table, wanted))
 
@@ -232,10 +270,12 @@ def _group_columns(source: Subquery, group_by: Sequence[Dimension]) -> list[Colu
     return [(is_batch if name == "is_batch" else source.c[name]).label(name) for name in group_by]
 
 
-def _summed(source: Subquery, columns: Sequence[ColumnElement[Any]], *groups: Any) -> Select[Any]:
+def _summed(
+    source: Subquery, columns: Sequence[ColumnElement[Any]], sums: Sequence[SumName], *groups: Any
+) -> Select[Any]:
     """Grouped by the columns, unless `groups` says how."""
-    sums = [cast(func.sum(source.c[name]), BigInteger).label(name) for name in _SUMS]
-    return select(*columns, *sums).group_by(*(groups or columns))
+    summed = [cast(func.sum(source.c[name]), BigInteger).label(name) for name in sums]
+    return select(*columns, *summed).group_by(*(groups or columns))
 
 
 def _ordered(source: Subquery, order: Order) -> ColumnElement[Any]:
@@ -244,12 +284,8 @@ def _ordered(source: Subquery, order: Order) -> ColumnElement[Any]:
     return func.sum(source.c[order])
 
 
-def _row(row: Any, width: int) -> UsageRow:
-    return UsageRow(row[0], tuple(row[1 : 1 + width]), UsageSums(*row[1 + width :]))
-
-
-def _unix(column: ColumnElement[datetime]) -> ColumnElement[int]:
-    return cast(func.floor(extract("epoch", column)), BigInteger).label("at")
+def _sums(names: Sequence[SumName], values: Sequence[int]) -> UsageSums:
+    return UsageSums(**dict(zip(names, values, strict=True)))
 
 
 def _at(unix: int) -> datetime:

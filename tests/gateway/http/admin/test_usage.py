@@ -189,6 +189,24 @@ async def test_what_needs_the_events_comes_in_smaller_pages(
     assert sum(result.num_model_requests for bucket in buckets for result in bucket.results) == 6
 
 
+async def test_pages_are_cut_at_whole_buckets_by_their_results(
+    usage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Duty C23: with room for one result, each bucket has a page, and the one with two has them both."""
+    monkeypatch.setattr("gateway.http.admin.usage_query.ROWS_MAX", 1)
+    query = {"start_time": START - DAY, "end_time": START + 3 * DAY, "group_by": ["model"]}
+    pages, page = [], await usage.completions(**query)
+    while True:
+        pages.append([((bucket.start_time - START) // DAY, len(bucket.results)) for bucket in page.data])
+        if not page.has_more:
+            break
+        page = await usage.completions(**query, page=page.next_page)
+    assert pages == [[(-1, 0)], [(0, 2)], [(1, 1)], [(2, 1)]]
+    monkeypatch.setattr("gateway.http.admin.usage_query.BUCKET_ROWS_MAX", 1)
+    with pytest.raises(openai.BadRequestError, match="narrower"):
+        await usage.completions(start_time=START, end_time=START + DAY, group_by=["model"])
+
+
 async def test_a_correction_changes_tokens_and_no_count(usage: Any, gateway: Gateway) -> None:
     [event] = await gateway.sql("SELECT * FROM usage_event WHERE request_id = 'req_000001'")
     await correct(gateway.app.database, event, completion_tokens=-3, output_nanousd=-1_200)

@@ -7,13 +7,8 @@ import pytest
 from gateway.errors import InvalidValue
 from gateway.http.admin.usage_query import RangeParams, fitting, range_of
 from gateway.ledger.buckets import BucketPage, bucket_page
-from gateway.ledger.repository.usage import UsageRow, UsageSums
 
 NOW = 1_764_374_400 + 3_600 + 61  # 01:01:01
-
-
-def row(bucket: int, name: str) -> UsageRow:
-    return UsageRow(bucket, (name,), UsageSums())
 
 
 def test_ranges_are_whole_minutes() -> None:
@@ -24,12 +19,10 @@ def test_ranges_are_whole_minutes() -> None:
 
 
 def test_a_page_has_fewer_buckets_rather_than_too_many_rows() -> None:
-    """Duty C23: what does not fit goes to the next page whole; one bucket that never fits is refused."""
+    """Duty C23: a bucket whose results do not fit goes to the next page whole, or has a page for itself."""
     page = bucket_page(0, 300, "1m", 3)
-    rows = [row(0, "a"), row(0, "b"), row(60, "a"), row(60, "b"), row(120, "a")]
-    assert fitting(page, rows, 5) == (page, rows)
-    cut, kept = fitting(page, rows[:4], 3)
-    assert cut == BucketPage(page.buckets[:1], 60)
-    assert kept == rows[:2]
-    with pytest.raises(InvalidValue):
-        fitting(page, rows[:2], 1)
+    assert fitting(page, 60) == BucketPage(page.buckets[:1], 60)
+    assert fitting(page, 120) == BucketPage(page.buckets[:2], 120)
+    assert fitting(page, 0) == BucketPage(page.buckets[:1], 60)
+    alone = bucket_page(240, 300, "1m", 3)
+    assert fitting(alone, 240) == alone
