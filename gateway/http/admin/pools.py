@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from gateway.errors import Conflict, InvalidValue, NotFound
-from gateway.http.admin.common import AdminParts, Body, Json, Page, page_of, record
+from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record
 from gateway.ids import PoolId, TenantId
 from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository
@@ -54,10 +54,13 @@ class PoolRoutes:
             await record(self._p, session, request, "pool.created", ("pool", pool_id), None, details)
         return await self.retrieve(pool_id)
 
-    async def list(self) -> Page:
+    async def list(self, limit: Limit = 20, after: After = None) -> Page:
+        """Newest first. There are few pools, and their supervisors read all of them anyway."""
         async with self._p.database.read() as session:
             rows = await self._pools.pools(session)
-        return page_of([_pool(row) for row in rows], len(rows))
+        rows = sorted(rows, key=lambda row: row.id, reverse=True)
+        shown = [_pool(row) for row in rows if after is None or row.id < after]
+        return page_of(shown[: limit + 1], limit)
 
     async def retrieve(self, pool_id: str) -> Json:
         async with self._p.database.read() as session:
