@@ -16,6 +16,7 @@ from gateway.cache import create_cache
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database
 from gateway.exchange import Closer, Pseudonyms, UpstreamCalls
+from gateway.exports.destination import configured_store
 from gateway.http.admin.app import AdminParts, create_admin
 from gateway.http.auth import Authenticator
 from gateway.http.call import Receive, Scope, Send
@@ -184,6 +185,7 @@ class GatewayApp:
             ids=self.ids,
             clock=self.clock,
             body_bytes_max=self.settings.server.max_body_bytes,
+            exports=configured_store(self.settings.exports),
         )
 
     def _server_key(self) -> bytes:

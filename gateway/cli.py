@@ -96,6 +96,35 @@ def migrate() -> None:
         typer.echo(f"schema revision {asyncio.run(bring(url.get_secret_value(), settings.database))}")
 
 
+@app.command()
+def export(
+    format: Annotated[str, typer.Option(help="csv, jsonl, parquet, focus or stripe.")],
+    month: Annotated[str | None, typer.Option(help="A whole month: 2026-11.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="The first day: 2026-11-28.")] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="The day after the last; one day if not given.")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="One project alone, by its id.")] = None,
+    destination: Annotated[
+        str | None, typer.Option(help="A directory or s3://bucket/prefix; the configured one if not given.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Take up what an earlier run left unfinished, or begin again.")
+    ] = True,
+) -> None:
+    """Write a closed period of the ledger to files that never change."""
+    from gateway.exporting import export_now
+    from gateway.exports.types import ExportError, spec_from
+
+    with _one_sentence(), _database_named():
+        try:
+            spec = spec_from(format, project, month=month, start=start, end=end)
+            done = export_now(_settings(), spec, destination, resume=resume)
+            typer.echo(asyncio.run(done))
+        except ExportError as error:
+            _fail(error)
+
+
 @admin.command()
 def bootstrap(
     name: Annotated[str, typer.Option(help="What the key is called in lists and audit rows.")] = "owner",

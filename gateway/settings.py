@@ -26,6 +26,7 @@ from pydantic_settings import (
 __all__ = [
     "CacheSettings",
     "DatabaseSettings",
+    "ExportSettings",
     "LedgerSettings",
     "LimitSettings",
     "MailSettings",
@@ -178,6 +179,19 @@ class MailSettings(_Group):
         return found.decode() if found is not None else ""
 
 
+class ExportSettings(_Group):
+    destination: str | None = None
+    """A directory, or `s3://bucket/prefix?endpoint=https://…&region=…&staging=/directory`; exports for a bucket are
+    built in the staging directory, `var/exports` if not given. None: nothing is scheduled, and the admin API makes no
+    exports."""
+    formats: tuple[Literal["csv", "jsonl", "parquet", "focus", "stripe"], ...] = ()
+    """Exported for each day once it is closed. With `stripe` and a key, the events are sent there too."""
+    s3_credentials_file: Path | None = None
+    """Two lines, access key id and secret; without it, what the environment or the machine's role gives."""
+    stripe_url: str = "https://api.stripe.com"
+    stripe_key_file: Path | None = None
+
+
 class Settings(BaseSettings):
     """All groups. `Settings()` reads the environment; tests pass groups as arguments."""
 
@@ -198,6 +212,7 @@ class Settings(BaseSettings):
     ledger: LedgerSettings = LedgerSettings()
     pool: PoolSettings = PoolSettings()
     mail: MailSettings = MailSettings()
+    exports: ExportSettings = ExportSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -1,4 +1,4 @@
-"""The background process: rollups from the outbox, journals and orphaned holds, partitions ahead, drift.
+"""The background process: rollups from the outbox, journals and orphaned holds, partitions ahead, drift, exports.
 
 Each loop stands alone: its failure is logged, counted and tried again, and holds up no other. Several workers may
 run at once. It serves no request.
@@ -15,6 +15,9 @@ from gateway.alerts.mail import MailChannel
 from gateway.alerts.spend import SpendWatch
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database, WriteConnection
+from gateway.exports.delivery import MeterDelivery
+from gateway.exports.destination import configured_store
+from gateway.exports.jobs import ExportJobs
 from gateway.ids import Entropy, IdSource
 from gateway.ledger.batcher import commit_batch
 from gateway.ledger.closing import PeriodCloser, recompute
@@ -29,7 +32,7 @@ from gateway.obs.metrics import Metrics
 from gateway.reconcile.http_journal import HttpJournalReader
 from gateway.reconcile.service import Reconciler
 from gateway.retention.service import Retention
-from gateway.settings import Settings
+from gateway.settings import Settings, read_secret
 from gateway.upstream.client import UpstreamClient
 
 __all__ = ["Loop", "Worker", "run_worker"]
@@ -43,6 +46,8 @@ _RECONCILE_S = 2.0
 _HOUR_S = 3600.0
 _ALERTS_S = 5.0
 _DELIVERIES_S = 1.0
+_EXPORTS_S = 5.0
+_METER_EVENTS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,8 @@ async def run_worker(
     """The composition root of the worker process; runs until it is cancelled."""
     clock, metrics = SystemClock(), metrics or Metrics()
     database = Database.of(settings.database, name="tollway-worker", pool_size=4)
+    # An export holds its snapshot for minutes; it takes no connection from the loops above.
+    exports = Database.of(settings.database, name="tollway-exports", pool_size=3)
     client = UpstreamClient(settings.upstream)
     await client.start()
     reconciler = Reconciler(
@@ -154,10 +161,12 @@ async def run_worker(
         others = (
             *_alert_loops(settings, database, clock, metrics, entropy),
             Loop("retention", _HOUR_S, _retention(settings, database).run_once),
+            *_export_loops(settings, exports, clock, metrics),
         )
         await Worker(database, reconciler, clock=clock, metrics=metrics, others=others).run()
     finally:
         await client.close()
+        await exports.close()
         await database.close()
 
 
@@ -184,6 +193,22 @@ def _alert_loops(
     return Loop("spend_alerts", _ALERTS_S, watch.run_once), Loop(
         "deliveries", _DELIVERIES_S, courier.run_once
     )
+
+
+def _export_loops(settings: Settings, database: Database, clock: Clock, metrics: Metrics) -> Sequence[Loop]:
+    """None without a destination; meter events are sent if there is a key for that."""
+    chosen = settings.exports
+    store = configured_store(chosen)
+    if store is None:
+        return ()
+    key = read_secret(None, chosen.stripe_key_file, "exports.stripe_key_file")
+    ids = IdSource(clock)
+    jobs = ExportJobs(database, store, ids, metrics, formats=chosen.formats, delivers=key is not None)
+    loops = [Loop("exports", _EXPORTS_S, jobs.run_due)]
+    if key is not None:
+        delivery = MeterDelivery(database, clock, metrics, chosen.stripe_url, key.decode())
+        loops.append(Loop("meter_events", _METER_EVENTS_S, delivery.run_due))
+    return loops
 
 
 async def _fold(connection: WriteConnection, limits: Sequence[int]) -> list[int]:

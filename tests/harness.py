@@ -29,6 +29,7 @@ from gateway.routing import Target
 from gateway.settings import (
     CacheSettings,
     DatabaseSettings,
+    ExportSettings,
     LedgerSettings,
     LimitSettings,
     SecuritySettings,
@@ -78,6 +79,7 @@ class Gateway:
             upstream=UpstreamSettings(**upstream),
             limits=changes.get("limits", NO_LIMITS),
             ledger=LedgerSettings(spool_dir=directory / gateway_id, **changes.get("ledger", {})),
+            exports=ExportSettings(**changes.get("exports", {})),
         )
         self.app: GatewayApp
         self.url = ""

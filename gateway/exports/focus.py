@@ -6,8 +6,8 @@ What the specification leaves to us:
 - BilledCost is the ledger's, rounded down to nano-USD event by event; ListCost and ContractedCost are quantity times
   unit price, which FOCUS wants exact, and so may lie above it by less than a nano-USD per event and component.
 - A correction within the month of what it corrects is an Adjustment without quantities, since FOCUS allows no negative
-  consumption there. One of an earlier month, or usage that was recorded too late for its month, is ChargeClass
-  "Correction" in the billing period in which it was booked. Credits are Credits. Each is a row of its own.
+  consumption there. A correction of an earlier month's charge, and usage that came when its month was closed, is
+  ChargeClass "Correction" in the open month. Credits are Credits. Each is a row of its own.
 Tokens of every row, adjustments included, are in x_Tokens, its exact amount in x_BilledCostNanousd.
 """
 

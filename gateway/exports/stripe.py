@@ -6,7 +6,8 @@ booked and never changes an earlier line. The value is a whole number of nano-US
 usage: the meter sums, and its price is 0.0000001 cents per unit.
 
 Stripe takes a timestamp of the last 35 days, names and identifiers of up to 100 characters, whole numbers, 1,000 calls a
-second and one at a time for each customer. Projects without a customer have no lines; the manifest sums them up.
+second and one at a time for each customer. Projects that had no customer when the period closed have no lines; the
+manifest sums them up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gateway.exports.formats import Writer
 from gateway.exports.repository.events import stripe_rows
 from gateway.exports.types import ExportRow, ExportSpec, Position, Tally
 
-__all__ = ["EVENT_NAME", "STRIPE", "identifier", "is_line"]
+__all__ = ["EVENT_NAME", "STRIPE", "MeterLine", "identifier", "is_line"]
 
 EVENT_NAME = "tollway_nanousd"
 """What the meter at Stripe must be called."""
@@ -66,6 +67,42 @@ class _StripeFormat:
 STRIPE = _StripeFormat()
 
 
+@dataclass(frozen=True, slots=True)
+class MeterLine:
+    """One line of the file."""
+
+    event_name: str
+    identifier: str
+    happened_at: datetime
+    customer_id: str
+    tenant_id: str
+    amount_nanousd: int
+
+    @classmethod
+    def read(cls, line: bytes) -> MeterLine:
+        event = orjson.loads(line)
+        payload = event["payload"]
+        return cls(
+            event["event_name"],
+            event["identifier"],
+            datetime.fromtimestamp(event["timestamp"], UTC),
+            payload["stripe_customer_id"],
+            payload["project_id"],
+            int(payload["value"]),
+        )
+
+    def fields(self) -> dict[str, str]:
+        """As Stripe's endpoint takes them."""
+        return {
+            "event_name": self.event_name,
+            "identifier": self.identifier,
+            "timestamp": str(int(self.happened_at.timestamp())),
+            "payload[stripe_customer_id]": self.customer_id,
+            "payload[value]": str(self.amount_nanousd),
+            "payload[project_id]": self.tenant_id,
+        }
+
+
 class _StripeWriter:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -96,6 +133,10 @@ def _line(row: ExportRow) -> bytes:
         "event_name": EVENT_NAME,
         "identifier": identifier(row["tenant_id"], row["hour"]),
         "timestamp": int(row["hour"].timestamp()),
-        "payload": {"stripe_customer_id": row["customer_id"], "value": str(row["amount_nanousd"])},
+        "payload": {
+            "stripe_customer_id": row["customer_id"],
+            "value": str(row["amount_nanousd"]),
+            "project_id": row["tenant_id"],
+        },
     }
     return orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE)

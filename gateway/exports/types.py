@@ -11,6 +11,7 @@ __all__ = [
     "CLOSING_LAG",
     "COMMIT_MARGIN",
     "FORMATS",
+    "Booking",
     "Checkpoint",
     "ExportBusy",
     "ExportConflict",
@@ -24,13 +25,23 @@ __all__ = [
     "PeriodOpen",
     "Position",
     "Tally",
+    "UnknownExport",
+    "spec_from",
 ]
 
 FormatName = Literal["csv", "jsonl", "parquet", "focus", "stripe"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 
+Booking = Literal["monthly", "prompt"]
+"""Which day an event belongs to. Either way it is exactly one, and a closed day never changes.
+
+Both: the day on which it occurred, or, if it was recorded more than `CLOSING_LAG` after it occurred, the day of its
+recording less that lag. `monthly`: but never a later month than that in which it occurred, as the ledger's own billing
+periods have it; the last day of a month is therefore closed only with its month. `prompt`: whatever the month, so that
+a day is closed two hours after its end; for invoices that nobody can change afterwards.
+"""
+
 CLOSING_LAG = timedelta(hours=2)
-"""An event that is recorded this long after it occurred is late: it belongs to the period in which it was recorded."""
 COMMIT_MARGIN = timedelta(minutes=5)
 """`recorded_at` is the start of a transaction; none is open for as long as this."""
 
@@ -45,6 +56,12 @@ class ExportError(Exception):
 
     is_final = False
     """Trying again cannot help."""
+
+
+class UnknownExport(ExportError):
+    """What is asked for does not exist: a format, a day, a period that ends before it begins."""
+
+    is_final = True
 
 
 class PeriodOpen(ExportError):
@@ -85,11 +102,6 @@ class Period:
     def ends_at(self) -> datetime:
         return datetime.combine(self.end, time.min, tzinfo=UTC)
 
-    @property
-    def closes_at(self) -> datetime:
-        """From here on no event can be added to the period."""
-        return self.ends_at + CLOSING_LAG + COMMIT_MARGIN
-
 
 @dataclass(frozen=True, slots=True)
 class ExportSpec:
@@ -98,6 +110,10 @@ class ExportSpec:
     format: FormatName
     period: Period
     tenant_id: str | None = None
+
+    @property
+    def booking(self) -> Booking:
+        return "prompt" if self.format == "stripe" else "monthly"
 
     @property
     def prefix(self) -> str:
@@ -131,3 +147,30 @@ class Checkpoint:
     parts: tuple[PartFile, ...]
     position: Position
     tally: Tally
+
+
+def spec_from(
+    format: str, tenant_id: str | None, *, month: str | None, start: str | None, end: str | None
+) -> ExportSpec:
+    """From what people write: a month, or a first day and the day after the last. Raises UnknownExport."""
+    if format not in FORMATS:
+        raise UnknownExport(f"there is no format {format}: {', '.join(FORMATS)}")
+    if (month is None) == (start is None) or (month is not None and end is not None):
+        raise UnknownExport("give either a month or a first day")
+    first = _day(f"{month}-01" if month is not None else str(start))
+    if month is not None:
+        after_last = (first + timedelta(days=31)).replace(day=1)
+    else:
+        after_last = _day(end) if end is not None else first + timedelta(days=1)
+    if after_last <= first:
+        raise UnknownExport(
+            f"a period from {first} to {after_last} has no day: the end is the day after the last"
+        )
+    return ExportSpec(format, Period(first, after_last), tenant_id)
+
+
+def _day(written: str) -> date:
+    try:
+        return date.fromisoformat(written)
+    except ValueError:
+        raise UnknownExport(f"{written} is no day: write 2026-11-28") from None

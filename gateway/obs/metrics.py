@@ -145,6 +145,10 @@ class Metrics:
         self.worker_runs = self._counter(
             "worker_runs", "Runs of a background loop by result.", ["loop", "result"]
         )
+        self.export_runs = self._counter("export_runs", "Exports by format and result.", ["format", "result"])
+        self.meter_events = self._counter(
+            "meter_events", "Meter events sent to Stripe, by result.", ["result"]
+        )
         self.outbox_rows = self._counter("outbox_rows", "Outbox rows applied, by topic.", ["topic"])
 
     def _declare_alerts(self) -> None:

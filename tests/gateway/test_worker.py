@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from gateway.ledger.batcher import commit_batch
 from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.types import Hold
 from gateway.obs.metrics import Metrics
-from gateway.worker import Worker
+from gateway.settings import ExportSettings, Settings
+from gateway.worker import Worker, _export_loops
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, books, make_ledger
 from tests.gateway.ledger.builders import reservation, settlement
@@ -102,3 +104,25 @@ async def test_a_month_that_is_over_is_closed(worker: Worker, books: Books) -> N
     await worker.close_periods()
     rows = await books.rows("SELECT period_key, requests FROM billing_period ORDER BY 1")
     assert [tuple(row) for row in rows] == [("2026-08", 1), ("2026-09", 0), ("2026-10", 0)]
+
+
+async def test_exports_are_made_where_they_are_configured(books: Books, tmp_path: Path) -> None:
+    """Nothing without a destination; with a key for it, meter events as well."""
+    key = tmp_path / "key"
+    key.write_text("sk_test")
+    exports = ExportSettings(destination=str(tmp_path / "out"), formats=("csv",))
+    await books.run(
+        "INSERT INTO export_run (id, format, period_start, period_end, destination, requested_by)"
+        " VALUES ('export_1', 'csv', '2026-01-10', '2026-01-11', :destination, 'test')",
+        destination=exports.destination,
+    )
+    for chosen, expected in (
+        (ExportSettings(), []),
+        (exports, ["exports"]),
+        (exports.model_copy(update={"stripe_key_file": key}), ["exports", "meter_events"]),
+    ):
+        loops = _export_loops(Settings(exports=chosen), books.database, ManualClock(NOW), Metrics())
+        assert [loop.name for loop in loops] == expected
+        for loop in loops:
+            await loop.run()
+    assert await books.rows("SELECT format, status FROM export_run") == [("csv", "succeeded")]

@@ -88,7 +88,7 @@ RULES = (
 
 # Inside gateway, downwards only; packages on one line are siblings and do not import each other.
 LAYERS = (
-    ("cli", "__main__", "local", "serving", "app", "worker", "migrate"),
+    ("cli", "__main__", "local", "serving", "exporting", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts"),
     ("exchange", "reconcile", "retention"),

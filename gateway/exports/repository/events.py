@@ -1,30 +1,20 @@
 """What a period holds: its events in order, hourly sums of them, and the ledger's own totals.
 
-An event belongs to the period of `greatest(occurred_at, recorded_at - CLOSING_LAG)`: to when it occurred, or, if it
-was recorded late, to when it was recorded. Every event is in exactly one period of any division of time, and a closed
-period never changes. Late events come first, since they occurred before the period began.
-
-Rows come through a server-side cursor: memory does not grow with them.
+An event belongs to the day on which it is booked (`Booking` in types.py says which that is). Late events come first,
+since they occurred before the period began. Rows come through a server-side cursor: memory does not grow with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
 from gateway.db import WriteConnection
-from gateway.exports.types import (
-    CLOSING_LAG,
-    COMMIT_MARGIN,
-    ExportRow,
-    ExportSpec,
-    PeriodOpen,
-    Position,
-    Tally,
-)
+from gateway.exports.repository.closed import is_closed
+from gateway.exports.types import CLOSING_LAG, Booking, ExportRow, ExportSpec, PeriodOpen, Position, Tally
 from gateway.ledger.models import UsageEvent
 
 __all__ = ["EVENT_SUMS", "closed_snapshot", "event_rows", "focus_rows", "ledger_tally", "stripe_rows"]
@@ -44,46 +34,61 @@ EVENT_SUMS = (
 )
 
 _LAG = f"interval '{int(CLOSING_LAG.total_seconds())} seconds'"
-_BOOKED_AT = f"greatest(e.occurred_at, e.recorded_at - {_LAG})"
-_TENANT = "(CAST(:tenant_id AS text) IS NULL OR e.tenant_id = CAST(:tenant_id AS text))"
 _START, _END = "CAST(:start AS timestamptz)", "CAST(:end AS timestamptz)"
-_IN_TIME = (
-    f"e.occurred_at >= {_START} AND e.occurred_at < {_END} AND e.recorded_at < {_END} + {_LAG} AND {_TENANT}"
-)
-_LATE = (
-    f"e.occurred_at < {_START} AND e.recorded_at >= {_START} + {_LAG} AND e.recorded_at < {_END} + {_LAG}"
-    f" AND {_TENANT}"
-)
-# Two branches rather than OR: each has its own index.
-_BOTH = (
-    f"(SELECT e.* FROM usage_event e WHERE {_LATE} UNION ALL SELECT e.* FROM usage_event e WHERE {_IN_TIME})"
-)
-
+_TENANT = "(CAST(:tenant_id AS text) IS NULL OR e.tenant_id = CAST(:tenant_id AS text))"
 _COLUMNS = ", ".join(f"e.{column.name}" for column in UsageEvent.__table__.columns)
 _AFTER = "(e.occurred_at, e.event_id) > (CAST(:after_at AS timestamptz), CAST(:after_id AS uuid))"
-_ORDER = "ORDER BY e.occurred_at, e.event_id"
+_MONTH_END = "date_trunc('month', e.occurred_at, 'UTC') + interval '1 month' - interval '1 microsecond'"
+_BOOKED_AT: Mapping[Booking, str] = {
+    "prompt": f"greatest(e.occurred_at, e.recorded_at - {_LAG})",
+    "monthly": f"greatest(e.occurred_at, least(e.recorded_at - {_LAG}, {_MONTH_END}))",
+}
+# Where late events can be: what is booked monthly does not leave its month.
+_LATE_SINCE: Mapping[Booking, str] = {
+    "prompt": "",
+    "monthly": f"e.occurred_at >= date_trunc('month', {_START}, 'UTC') AND ",
+}
 
 
-def _events(branch: str, after: str) -> TextClause:
-    return text(f"SELECT {_COLUMNS} FROM usage_event e WHERE {branch}{after} {_ORDER}")
+def _branches(booking: Booking) -> tuple[str, str]:
+    """Late, and in time. Two branches rather than OR: each has its own index."""
+    booked_at = _BOOKED_AT[booking]
+    late = (
+        f"{_LATE_SINCE[booking]}e.occurred_at < {_START} AND e.recorded_at >= {_START} + {_LAG}"
+        f" AND {booked_at} >= {_START} AND {booked_at} < {_END} AND {_TENANT}"
+    )
+    in_time = f"e.occurred_at >= {_START} AND e.occurred_at < {_END} AND {booked_at} < {_END} AND {_TENANT}"
+    return late, in_time
 
 
-_EVENTS = tuple(_events(branch, "") for branch in (_LATE, _IN_TIME))
-_EVENTS_AFTER = tuple(_events(branch, f" AND {_AFTER}") for branch in (_LATE, _IN_TIME))
+def _both(booking: Booking) -> str:
+    late, in_time = _branches(booking)
+    return f"(SELECT e.* FROM usage_event e WHERE {late} UNION ALL SELECT e.* FROM usage_event e WHERE {in_time})"
 
-# When the event that this one corrects was booked; nothing any more once its partition has been dropped.
+
+def _in_order(after: str) -> tuple[TextClause, ...]:
+    return tuple(
+        text(f"SELECT {_COLUMNS} FROM usage_event e WHERE {branch}{after} ORDER BY e.occurred_at, e.event_id")
+        for branch in _branches("monthly")
+    )
+
+
+_EVENTS, _EVENTS_AFTER = _in_order(""), _in_order(f" AND {_AFTER}")
+
+# The month of the event that this one corrects; nothing any more once its partition has been dropped.
 _CORRECTED_AT = (
-    f"(SELECT greatest(o.occurred_at, o.recorded_at - {_LAG}) FROM usage_event o"
-    " WHERE o.request_id = e.request_id AND o.event_id = e.corrects)"
+    "(SELECT o.occurred_at FROM usage_event o WHERE o.request_id = e.request_id AND o.event_id = e.corrects)"
 )
 _FOCUS = text(
     f"""
     WITH booked AS MATERIALIZED (
-        SELECT e.*, date_trunc('month', {_BOOKED_AT}, 'UTC') AS billing_month,
-            CASE WHEN e.corrects IS NULL THEN e.occurred_at ELSE {_CORRECTED_AT} END AS charged_at
-        FROM {_BOTH} e
+        SELECT e.*, coalesce(e.late_from, e.occurred_at) AS happened_at,
+            date_trunc('month', e.occurred_at, 'UTC') AS billing_month,
+            CASE WHEN e.corrects IS NULL THEN coalesce(e.late_from, e.occurred_at) ELSE {_CORRECTED_AT} END
+                AS charged_at
+        FROM {_both("monthly")} e
     )
-    SELECT date_trunc('hour', e.occurred_at, 'UTC') AS hour, e.tenant_id, e.key_id, e.served_model, e.pool_id,
+    SELECT date_trunc('hour', e.happened_at, 'UTC') AS hour, e.tenant_id, e.key_id, e.served_model, e.pool_id,
         e.request_class, c.component, c.price_id, e.kind, e.corrects IS NOT NULL AS is_correction, e.billing_month,
         coalesce(e.charged_at < e.billing_month, true) AS is_of_earlier_month, p.sku,
         p.component AS price_component, p.nanousd_per_token,
@@ -104,34 +109,37 @@ _FOCUS = text(
 )
 _STRIPE = text(
     f"""
-    SELECT date_trunc('hour', {_BOOKED_AT}, 'UTC') AS hour, e.tenant_id, s.customer_id,
+    SELECT date_trunc('hour', {_BOOKED_AT["prompt"]}, 'UTC') AS hour, e.tenant_id, s.customer_id,
         CAST(sum(e.amount_nanousd) AS bigint) AS amount_nanousd, count(*) AS events
-    FROM {_BOTH} e LEFT JOIN stripe_customer s ON s.tenant_id = e.tenant_id
+    FROM {_both("prompt")} e
+    LEFT JOIN stripe_customer s ON s.tenant_id = e.tenant_id AND s.created_at < {_END} + {_LAG}
     GROUP BY 1, 2, 3
     ORDER BY 1, e.tenant_id COLLATE "C"
     """
 )
-_TALLY = text(
-    f"""
-    SELECT e.tenant_id, count(*) AS events,
-        {", ".join(f"CAST(sum(e.{name}) AS bigint) AS {name}" for name in EVENT_SUMS)}
-    FROM {_BOTH} e GROUP BY 1 ORDER BY e.tenant_id COLLATE "C"
-    """
-)
-_CLOSED = text("SELECT now() > CAST(:ends_at AS timestamptz) + CAST(:wait AS interval)")
+
+
+def _tally(booking: Booking) -> TextClause:
+    sums = ", ".join(f"CAST(sum(e.{name}) AS bigint) AS {name}" for name in EVENT_SUMS)
+    return text(
+        f"SELECT e.tenant_id, count(*) AS events, {sums} FROM {_both(booking)} e"
+        ' GROUP BY 1 ORDER BY e.tenant_id COLLATE "C"'
+    )
+
+
+_TALLY: Mapping[Booking, TextClause] = {"prompt": _tally("prompt"), "monthly": _tally("monthly")}
 
 
 async def closed_snapshot(connection: WriteConnection, spec: ExportSpec) -> None:
     """Makes the transaction a reader of one snapshot, with time for long queries. Raises PeriodOpen if events of the
-    period may still be recorded; the clock is the database's, which stamps them."""
+    period may still be recorded."""
     await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
     await connection.execute(text("SET LOCAL statement_timeout = '10min'"))
     await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '10min'"))
-    period = spec.period
-    wait = {"ends_at": period.ends_at, "wait": CLOSING_LAG + COMMIT_MARGIN}
-    if not (await connection.execute(_CLOSED, wait)).scalar_one():
+    if not await is_closed(connection, spec):
         raise PeriodOpen(
-            f"the period to {period.end.isoformat()} is not closed before {period.closes_at.isoformat()}"
+            f"the period to {spec.period.end.isoformat()} is not closed: a day is two hours after its end,"
+            " the last one of a month when its month is"
         )
 
 
@@ -153,13 +161,14 @@ def focus_rows(connection: WriteConnection, spec: ExportSpec) -> AsyncIterator[S
 
 
 def stripe_rows(connection: WriteConnection, spec: ExportSpec) -> AsyncIterator[Sequence[ExportRow]]:
-    """Sums per tenant and booked hour, which do not depend on the period that is exported."""
+    """Sums per tenant and booked hour, which do not depend on the period that is exported, with the customers that
+    were known when it closed."""
     return _stream(connection, _STRIPE, _values(spec))
 
 
 async def ledger_tally(connection: WriteConnection, spec: ExportSpec) -> Tally:
     """What the ledger itself says that the period holds, per tenant."""
-    result = await connection.execute(_TALLY, _values(spec))
+    result = await connection.execute(_TALLY[spec.booking], _values(spec))
     return {
         row["tenant_id"]: {name: row[name] for name in ("events", *EVENT_SUMS)} for row in result.mappings()
     }

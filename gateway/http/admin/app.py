@@ -29,6 +29,7 @@ from gateway.http.admin.common import AdminParts, plain_arrays
 from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.entries import EntryRoutes
 from gateway.http.admin.events import EventRoutes
+from gateway.http.admin.exports import ExportRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
@@ -37,6 +38,7 @@ from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
 from gateway.http.admin.spend_alerts import SpendAlertRoutes
 from gateway.http.admin.spend_limits import SpendLimitRoutes
+from gateway.http.admin.stripe import StripeRoutes
 from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.usual import UsualRoutes
 from gateway.http.call import Call, Message
@@ -67,6 +69,8 @@ RESOURCES = (
     UsualRoutes,
     RequestRoutes,
     EventRoutes,
+    ExportRoutes,
+    StripeRoutes,
 )
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
 from gateway.db import Database, WriteSession
+from gateway.exports.store import BlobStore
 from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, TenantId
 from gateway.tenancy import TenancyService
@@ -52,6 +53,8 @@ class AdminParts:
     ids: IdSource
     clock: Clock
     body_bytes_max: int
+    exports: BlobStore | None = None
+    """Where finished exports are; None when no destination is configured."""
 
 
 class Body(BaseModel):

@@ -162,6 +162,13 @@ class Ledger:
             )
         await self.write()
 
+    async def close_months(self, until: str) -> None:
+        """The months before `until` (SQL) are closed, as far as anybody can tell."""
+        await self.books.run(
+            "INSERT INTO billing_period (period_key, starts_at, ends_at, requests, tokens, amount_nanousd)"
+            f" SELECT 'all', '2000-01-01Z', date_trunc('month', {until}, 'UTC'), 0, 0, 0"
+        )
+
     async def sums(self, where: str = "true") -> dict[str, dict[str, int]]:
         """Per tenant, straight from the table."""
         sums = ", ".join(f"sum({name})::bigint" for name in FIELDS)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-
-import pytest
 
 from gateway.db import Database
 from gateway.exports.builder import build
@@ -19,6 +16,7 @@ from gateway.exports.types import FormatName
 from tests.gateway.exports.ledger import DAY, Ledger, spec
 
 PART_ROWS = 4
+MOMENTS: dict[FormatName, str] = {"csv": "writing", "parquet": "named", "jsonl": "saved"}
 
 # Stops itself, as kill -9 would, while it writes the part that is named.
 _KILLED = """
@@ -75,27 +73,19 @@ async def test_a_part_ends_with_its_hour(database: Database, ledger: Ledger, tmp
     assert [len(files[name].splitlines()) for name in sorted(files) if name.startswith("part")] == [10, 5]
 
 
-@pytest.mark.parametrize(("format", "moment"), [("csv", "writing"), ("parquet", "named"), ("jsonl", "saved")])
 async def test_killed_anywhere_it_ends_with_the_same_bytes(
-    database: Database, database_url: str, ledger: Ledger, tmp_path: Path, format: FormatName, moment: str
+    database: Database, database_url: str, ledger: Ledger, tmp_path: Path
 ) -> None:
     await ledger.fill(days=2)
     ledger.event(DAY - timedelta(hours=1), recorded_after=timedelta(hours=9))
     await ledger.write()
-    whole, _ = await _built(database, tmp_path / "whole", format)
-    assert len(whole) > 4
-    arguments = [
-        sys.executable,
-        "-c",
-        _KILLED,
-        database_url,
-        str(tmp_path / "killed"),
-        format,
-        "part-00003",
-        moment,
-    ]
-    killed = await asyncio.to_thread(subprocess.run, arguments, cwd=os.getcwd(), timeout=60)
-    assert killed.returncode == -signal.SIGKILL
-    again, taken_up = await _built(database, tmp_path / "killed", format)
-    assert taken_up
-    assert again == whole
+    for format, moment in MOMENTS.items():
+        whole, _ = await _built(database, tmp_path / "whole", format)
+        assert len(whole) > 4
+        root = str(tmp_path / "killed")
+        arguments = [sys.executable, "-c", _KILLED, database_url, root, format, "part-00003", moment]
+        killed = await asyncio.to_thread(subprocess.run, arguments, timeout=120)
+        assert killed.returncode == -signal.SIGKILL
+        again, taken_up = await _built(database, tmp_path / "killed", format)
+        assert taken_up
+        assert again == whole

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import orjson
-import pytest
 
 from gateway.db import Database
 from gateway.exports.csv import text_of
@@ -60,22 +59,16 @@ async def test_every_row_conforms_and_the_sums_are_the_ledgers(
 async def test_corrections_of_an_invoiced_month_are_corrections(
     database: Database, ledger: Ledger, tmp_path: Path
 ) -> None:
-    """Of January in February: a late event, a correction and an adjustment. Of February itself: adjustments."""
+    """In February, of January: usage that came late, a correction and an adjustment. Of February: adjustments."""
     january, february = datetime(2026, 1, 20, 10, tzinfo=UTC), datetime(2026, 2, 3, 10, tzinfo=UTC)
     old, young = ledger.event(january, request_id="req_old"), ledger.event(february, request_id="req_young")
-    ledger.event(january, recorded_after=timedelta(days=14))
-    for corrected, request_id, at in ((old, "req_old", january), (young, "req_young", february)):
-        late = february - at + timedelta(hours=1)
-        ledger.event(at, tokens=(-1, 0, -1), corrects=corrected, request_id=request_id, recorded_after=late)
-        ledger.event(
-            february,
-            tokens=(0, 0, 0),
-            adjustment=-1,
-            corrects=corrected,
-            kind="adjustment",
-            request_id=request_id,
-        )
+    ledger.event(february, late_from=january)
+    for corrected, request_id, late_from in ((old, "req_old", january), (young, "req_young", None)):
+        again = {"corrects": corrected, "request_id": request_id}
+        ledger.event(february, tokens=(-1, 0, -1), late_from=late_from, **again)
+        ledger.event(february, tokens=(0, 0, 0), adjustment=-1, kind="adjustment", **again)
     await ledger.write()
+    await ledger.close_months(until="'2026-03-01Z'::timestamptz")
     header, rows = await _exported(database, tmp_path, ExportSpec("focus", MONTH))
     assert broken_rules(header, rows) == []
     assert {row["BillingPeriodStart"] for row in rows} == {"2026-02-01T00:00:00Z"}
@@ -110,23 +103,18 @@ async def test_fractional_prices_are_exact_in_list_cost(
     assert Decimal(str(row["ListUnitPrice"])) == Decimal("0.0000002005")
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "said"),
-    [
+async def test_the_rules_find_what_is_wrong(database: Database, ledger: Ledger, tmp_path: Path) -> None:
+    ledger.event(DAY, tokens=(5, 0, 0))
+    await ledger.write()
+    header, (row,) = await _exported(database, tmp_path, spec("focus"))
+    for column, value, said in (
         ("BilledCost", None, "BilledCost: is null"),
         ("ListCost", "1", "list unit price × quantity = list cost"),
         ("ConsumedQuantity", "-1", "it is positive"),
         ("ChargeCategory", "Refund", "'Refund' is not allowed"),
         ("ChargePeriodStart", "2026-01-10", "is no datetime"),
         ("SkuId", None, "come with the SKU"),
-    ],
-)
-async def test_the_rules_find_what_is_wrong(
-    database: Database, ledger: Ledger, tmp_path: Path, column: str, value: str | None, said: str
-) -> None:
-    ledger.event(DAY, tokens=(5, 0, 0))
-    await ledger.write()
-    header, (row,) = await _exported(database, tmp_path, spec("focus"))
-    assert any(said in what for what in broken_rules(header, [row | {column: value}]))
+    ):
+        assert any(said in what for what in broken_rules(header, [row | {column: value}]))
     assert broken_rules([name for name in header if name != "ListCost"], []) == ["ListCost is missing"]
     assert set(COLUMNS) <= set(header)

@@ -23,7 +23,9 @@ async def _exported(database: Database, root: Path, wanted: ExportSpec) -> list[
 
 
 async def _with_customers(ledger: Ledger) -> None:
-    await ledger.books.run("INSERT INTO stripe_customer VALUES ('proj_a', 'cus_a'), ('proj_b', 'cus_b')")
+    await ledger.books.run(
+        "INSERT INTO stripe_customer VALUES ('proj_a', 'cus_a', '2026-01-01Z'), ('proj_b', 'cus_b', '2026-01-01Z')"
+    )
 
 
 async def test_deltas_add_up_and_projects_without_a_customer_are_listed(

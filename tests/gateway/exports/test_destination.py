@@ -1,0 +1,44 @@
+"""Destinations as they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.exports.bucket import Bucket, BucketStore
+from gateway.exports.destination import bucket_of, configured_store, store_of
+from gateway.exports.store import DirectoryStore
+from gateway.settings import ExportSettings, SettingsError
+
+
+def test_a_path_is_a_directory(tmp_path: Path) -> None:
+    store = store_of(str(tmp_path), ExportSettings())
+    assert isinstance(store, DirectoryStore)
+    assert store.staging.parent == tmp_path
+    assert configured_store(ExportSettings()) is None
+
+
+def test_a_bucket_with_everything() -> None:
+    written = "s3://exports/a/b/?endpoint=https://s3.example:9000&region=eu-1&staging=/srv/exports"
+    bucket = Bucket("exports", "a/b", "https://s3.example:9000", "eu-1")
+    assert bucket_of(written) == (bucket, Path("/srv/exports"))
+    assert bucket_of("s3://exports") == (Bucket("exports"), Path("var/exports"))
+
+
+@pytest.mark.parametrize("wrong", ["s3:///a", "gs://bucket", "s3://bucket?endpont=x"])
+def test_what_is_none_is_said(wrong: str) -> None:
+    with pytest.raises(SettingsError, match="is no destination"):
+        bucket_of(wrong)
+
+
+def test_credentials_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("id\nsecret\n")
+    settings = ExportSettings(destination="s3://exports", s3_credentials_file=file)
+    store = configured_store(settings)
+    assert isinstance(store, BucketStore)
+    assert "secret" not in store.address
+    file.write_text("id\n")
+    with pytest.raises(SettingsError, match="two lines are needed"):
+        configured_store(settings)
