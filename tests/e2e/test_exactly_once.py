@@ -29,6 +29,7 @@ def home() -> Iterator[Path]:
 
 @pytest.mark.timeout(3600)
 async def test_every_token_is_accounted_for_exactly_once(home: Path, tiny_model: Path) -> None:
+    """Duty C18: SIGKILL anywhere: every delivered reply is settled, once, at the engine's own figure."""
     seed = os.environ.get(SEED_VARIABLE) or secrets.token_hex(4)
     rounds = int(os.environ.get(ROUNDS_VARIABLE, "1"))
     seconds = float(os.environ.get(SECONDS_VARIABLE, "0"))

@@ -1,4 +1,4 @@
-"""The life of the process: what is under way at SIGTERM is settled."""
+"""The data plane as one process: what it opens."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import asyncio
 
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
-from tests.gateway.asking import STREAM, ask
+from tests.gateway.asking import BODY
 from tests.harness import Gateway
 
+CALLERS = 40
 
-async def test_sigterm_settles_what_is_under_way(gateway: Gateway, engine: FakeEngine) -> None:
+
+async def test_connections_to_the_database_are_bounded(gateway: Gateway, engine: FakeEngine) -> None:
+    """Duty C20: connections = replicas times what `database.pool_size` says, and four, under any load."""
     tenant = await gateway.serve(engine)
-    engine.default = Script(token_delay_s=0.02)
-    running = [asyncio.create_task(ask(gateway, tenant, STREAM)) for _ in range(10)]
-    await engine.wait_for(lambda: engine.running == 10, within_s=10)
-    await gateway.stop()
-    answers = await asyncio.gather(*running)
-    assert [status for status, _ in answers] == [200] * 10
-    assert all(raw.endswith(b"[DONE]\n\n") for _, raw in answers)
-    assert len(await gateway.events(10)) == 10
+    engine.default = Script(token_delay_s=0.01)
+    load = [
+        asyncio.create_task(gateway.client(tenant).chat.completions.create(**BODY)) for _ in range(CALLERS)
+    ]
+    load += [asyncio.create_task(gateway.admin("GET", "/projects")) for _ in range(CALLERS)]
+    highest = 0
+    while not all(task.done() for task in load):
+        rows = await gateway.sql(
+            "SELECT count(*) AS n FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'tollway-%'"
+        )
+        highest = max(highest, rows[0]["n"])
+    await asyncio.gather(*load)
+    await gateway.events(CALLERS)
+    assert 4 <= highest <= gateway.settings.database.pool_size + 4

@@ -73,6 +73,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 async def test_concurrent_runners_migrate_an_empty_database_once(empty_database_url: str) -> None:
+    """Duty C22: migrations take an advisory lock and run once."""
     assert set(await asyncio.gather(*(migrate(empty_database_url) for _ in range(3)))) == {head_revision()}
 
 
@@ -163,6 +164,7 @@ async def test_constraints_agree_by_name_and_definition(database_url: str, empty
 
 
 async def test_check_schema_accepts_ours_and_one_newer_only(database: Database, database_url: str) -> None:
+    """Duty C22: an older schema is refused, one newer is tolerated."""
     ours = int(head_revision())
     for found, accepted in ((ours, True), (ours + 1, True), (ours + 2, False), (ours - 1, False)):
         await asyncio.to_thread(

@@ -74,6 +74,7 @@ async def test_another_replica_is_asked(gateway: Gateway, engine: FakeEngine, se
 
 
 async def test_client_errors_are_relayed_and_never_retried(gateway: Gateway, engine: FakeEngine) -> None:
+    """Duty G39: client errors never count against an engine, and are never tried again."""
     tenant = await gateway.serve(engine)
     engine.default = Script(refuse=TOO_LONG)
     for _ in range(8):  # more than any breaker would stand
@@ -89,6 +90,7 @@ async def test_client_errors_are_relayed_and_never_retried(gateway: Gateway, eng
 
 
 async def test_retries_stop_at_the_pools_budget(gateway: Gateway, engine: FakeEngine) -> None:
+    """Duty G38: attempts are bounded by the pool's budget, however many requests fail."""
     tenant = await gateway.serve(engine)
     engine.default = Script(refuse=BROKEN)
     for _ in range(12):

@@ -28,7 +28,7 @@ POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 
 HIT_S = 20.0
 OUTAGE_S = 2.5
-TRIES_AGAIN = 3
+TRIES_AGAIN = 2
 
 
 class Saboteur:
@@ -50,6 +50,8 @@ class Saboteur:
             missed = [point for point in POINTS if hits[point] < count]
             if not missed:
                 return
+            if set(missed) & set(SPOOL_POINTS):
+                await self._outage(self.outages)
             for point in missed:
                 await self._again(point)
 
@@ -92,14 +94,11 @@ class Saboteur:
 
     async def _again(self, point: str) -> None:
         cluster = self._cluster
-        if point in SPOOL_POINTS:
-            await self._outage(self.outages)
-            return
         if point == "reconcile.before_settle":  # it needs a lost gateway's hold
             await self._hit(cluster.gateways[0], "reserve.committed")
         if point in WORKER_POINTS:
             await self._hit(cluster.worker, point)
-        else:
+        elif point not in SPOOL_POINTS:
             kind = cluster.engines if point in ENGINE_POINTS else cluster.gateways
             await self._hit(self._random.choice(kind), point)
 

@@ -17,6 +17,7 @@ from tests.harness import Gateway
 
 @pytest.mark.parametrize("trouble", [Script(fail_after=2), Script(die_after=2)], ids=["error event", "death"])
 async def test_an_error_after_the_first_byte(gateway: Gateway, engine: FakeEngine, trouble: Script) -> None:
+    """Duty G36: after the first byte a failure is an error event without [DONE], and partial in the ledger."""
     tenant = await gateway.serve(engine)
     engine.script(trouble, trouble)
     status, raw = await ask(gateway, tenant, STREAM)

@@ -25,7 +25,8 @@ async def test_health_and_metrics(gateway: Gateway, engine: FakeEngine) -> None:
 
 
 async def test_not_ready_without_its_database(cache_url: str, tmp_path: Path) -> None:
-    """It starts, answers 503 (never 401), and is alive all the time."""
+    """Duty C21: liveness depends on neither database nor cache; without either it starts, answers
+    503 and never 401, and is alive all the time."""
     nowhere = "postgresql://nobody@127.0.0.1:9/none"
     gateway = Gateway(nowhere, cache_url, tmp_path)
     gateway.admin_key = "none"

@@ -141,6 +141,7 @@ async def test_a_reservation_whose_commit_is_unknown_is_refused_and_given_back(
 async def test_tenants_without_a_hard_budget_go_on_and_are_charged_later(
     make_ledger: MakeLedger, books: Books, proxy: TcpProxy
 ) -> None:
+    """Duty C21: the database away: who has no hard budget goes on, what they owe waits on the disk, and is charged once."""
     await books.add_tenant("proj_hard")
     await books.add_budget(100 * BOUND, tenant_id="proj_hard")
     soft = await books.add_budget(1, is_hard=False)

@@ -26,6 +26,7 @@ from tests.gateway.limits.support import (
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_two_limiters_share_one_limit_in_every_window(cache_url: str, seed: int) -> None:
+    """Duty D24: two replicas, one limit: together they admit what it says."""
     print(f"seed {seed}")
     choose = random.Random(seed)
     limit, burst = choose.choice([(60, 6), (30, 1), (120, 30)])
@@ -63,6 +64,7 @@ async def test_steady_callers_get_the_whole_limit(cache_url: str) -> None:
 
 
 async def test_refused_by_one_consumes_none_of_the_others(cache_url: str) -> None:
+    """Duty D26: a request refused by one descriptor consumes none of the others."""
     tenant = LimitSet(requests_per_min=1, requests_burst=30, requests_per_day=100, concurrent_requests=50)
     roomy, tight = principal(tenant), principal(tenant, key=LimitSet(requests_per_min=1, requests_burst=1))
     async with limiter_on(cache_url) as limiter:
@@ -76,6 +78,7 @@ async def test_refused_by_one_consumes_none_of_the_others(cache_url: str) -> Non
 
 
 async def test_refused_by_concurrency_burns_no_request(cache_url: str) -> None:
+    """Duty D26: a request refused by concurrency burns no request."""
     who = principal(LimitSet(requests_per_day=100, concurrent_requests=1))
     async with limiter_on(cache_url) as limiter:
         ticket = await limiter.consume(who, MODEL, ONE)
@@ -183,6 +186,7 @@ async def test_day_ends_at_midnight_and_nothing_returns_to_another_day(cache_url
 
 
 async def test_slots_of_a_killed_gateway_come_back_with_the_lease(cache_url: str) -> None:
+    """Duty D27: after kill -9 of a gateway its slots return within the lease."""
     who = principal(LimitSet(concurrent_requests=2))
     async with limiter_on(cache_url) as survivor:
         async with limiter_on(cache_url) as killed:

@@ -87,6 +87,7 @@ async def test_script_and_local_limits_agree(cache_url: str, seed: int) -> None:
     gaps_ms=st.lists(st.integers(0, 4000), min_size=1, max_size=300),
 )
 def test_no_window_holds_more_than_limit_and_burst(limit: int, burst: int, gaps_ms: list[int]) -> None:
+    """Duty D25: no window of 60 s holds more than limit and burst, at its edges neither."""
     now_us = 0
     local = LocalLimits(lambda: now_us)
     descriptors = descriptors_of(principal(LimitSet(requests_per_min=limit, requests_burst=burst)), MODEL)
@@ -148,6 +149,7 @@ def test_share_leaves_at_least_one() -> None:
 
 
 async def test_cache_killed_then_local_limits_then_shared_again(tmp_path: Path) -> None:
+    """Duty C21: without the cache limits go on locally, and shared again without a restart."""
     server = EmbeddedValkey(tmp_path)
     server.start()
     metrics = Metrics()

@@ -58,6 +58,7 @@ async def test_unknown_key_and_wrong_secret_look_the_same(database_url: str) -> 
 
 
 async def test_revocation_works_on_two_gateways_after_their_next_poll(database_url: str) -> None:
+    """Duty E31: a revocation works on all replicas after one poll of the feed."""
     async with world_on(database_url) as first, world_on(database_url) as second:
         tenant_id = await first.tenant()
         key = await first.key(tenant_id)
@@ -126,6 +127,7 @@ async def test_ip_allow_list(database_url: str) -> None:
 
 
 async def test_outage_serves_known_keys_for_a_while_and_never_says_401(database_url: str) -> None:
+    """Duty C21: an error of the database never becomes 401; known keys are served for a stated time."""
     async with cable_to(database_url) as (cable, url), world_on(url) as world:
         tenant_id = await world.tenant()
         key, unseen = await world.key(tenant_id), await world.key(tenant_id)

@@ -50,7 +50,7 @@ async def _fold_all(database: Database, limit: int) -> int:
 
 
 async def test_sixteen_writers_lose_no_increment(books: Books, database_url: str) -> None:
-    """While twelve fold the outbox into shared buckets, four go on settling."""
+    """Duty C19: rollup upserts go in one key order, deadlocks are tried again, and no increment is lost. While twelve fold the outbox into shared buckets, four go on settling."""
     await _settle(books, range(800))
     databases = [Database(database_url, name="test-fold", pool_size=1) for _ in range(12)]
     settling = [_settle(books, range(800 + 50 * n, 850 + 50 * n)) for n in range(4)]
