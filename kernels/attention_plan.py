@@ -30,9 +30,6 @@ _PROGRAMS = 528
 """Programs (per launch, all key heads together) that narrow rows are split for: four per multiprocessor."""
 _MIN_SPLIT = 128
 _WIDE_ROWS = 64
-_LARGE_STEP = 1024
-"""Steps of more tokens than this use wide tiles of twice the rows: fewer reads of the same keys, while there are
-still enough tiles to fill the device."""
 _ITEMS_AT_ONCE = 32
 
 
@@ -69,12 +66,10 @@ class AttentionPlan:
     def sized(self, rows: int, tokens: int, *, wide: bool = True) -> AttentionPlan:
         """A view for steps of at most `rows` rows and `tokens` tokens: its launches are no larger than such
         a step can need. Without `wide` no row may have more than `narrow_tokens` tokens."""
-        wide_tokens = 2 * self.wide_tokens if tokens > _LARGE_STEP else self.wide_tokens
         # A wide row has more tokens than a narrow tile holds, and its last tile may be partly empty.
-        tiles = triton.cdiv(tokens, wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
+        tiles = triton.cdiv(tokens, self.wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
         return replace(
             self,
-            wide_tokens=wide_tokens,
             narrow=self.narrow[: min(rows, tokens) + self.num_splits],
             wide=self.wide[: tiles if wide else 0],
         )

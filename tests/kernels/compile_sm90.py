@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from kernels.logit_edits import edit_logits
 from kernels.logprobs import allocate_logprobs, find_logprobs
 from kernels.matmul_fp8 import matmul_fp8_triton
 from kernels.matvec import matvec_triton
-from kernels.paged_attention import paged_attention_triton
+from kernels.paged_attention import WIDE_LAUNCH_MANY, paged_attention_triton
 from kernels.penalties import penalise_triton
 from kernels.quantize import gated_act_fp8_triton, quantize_rows_triton, rms_norm_fp8_triton
 from kernels.race import allocate_race, run_race
@@ -120,9 +119,9 @@ def main() -> None:
         plan = allocate_plan(ROWS, TOKENS, HEADS, KV_HEADS, DIM, x.device, window)
         build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32))
         table = torch.zeros(ROWS, 16, dtype=torch.int32)
-        for sized in (plan, replace(plan, wide_tokens=2 * plan.wide_tokens)):
+        for launch in (None, WIDE_LAUNCH_MANY):
             for kv, scale in zip(pools, scales, strict=True):
-                paged_attention_triton(q, kv, table, 0.1, None, sized, scale)
+                paged_attention_triton(q, kv, table, 0.1, None, plan, scale, wide_launch=launch)
         for kv, scale in zip(pools, scales, strict=True):
             for norm in (None, weight[:DIM]):
                 fresh = FreshKeys(k, v, slots, torch.zeros(64, DIM), norm, norm)
