@@ -163,6 +163,28 @@ async def test_constraints_agree_by_name_and_definition(database_url: str, empty
     assert migrated == modelled
 
 
+async def test_indexes_that_were_built_apart_are_whole(database: Database) -> None:
+    """Each of usage_event's indexes is valid and has its part on every partition, on those made later too."""
+    async with database.transaction() as connection:
+        await connection.execute(text("SELECT ensure_usage_partitions('2031-05-01', 1)"))
+    async with database.read() as session:
+        invalid = await session.scalars(
+            text("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid OR NOT indisready")
+        )
+        assert invalid.all() == []
+        parts = await session.execute(
+            text(
+                "SELECT x.indexrelid::regclass::text, count(i.inhrelid), (SELECT count(*) FROM pg_inherits"
+                " WHERE inhparent = 'usage_event'::regclass) FROM pg_index x"
+                " LEFT JOIN pg_inherits i ON i.inhparent = x.indexrelid"
+                " WHERE x.indrelid = 'usage_event'::regclass GROUP BY 1"
+            )
+        )
+        counts = {name: (found, wanted) for name, found, wanted in parts}
+    assert len(counts) >= 8
+    assert all(found == wanted for found, wanted in counts.values()), counts
+
+
 async def test_check_schema_accepts_ours_and_one_newer_only(database: Database, database_url: str) -> None:
     """Duty C22: an older schema is refused, one newer is tolerated."""
     ours = int(head_revision())

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gateway.audit.repository import Actor
+from gateway.db import DATABASE_ERRORS, is_unavailable
 from gateway.errors import (
     GatewayError,
     InternalError,
@@ -21,6 +22,7 @@ from gateway.errors import (
     MethodNotAllowed,
     MissingParameter,
     NotFound,
+    ServiceUnavailable,
 )
 from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budget_alerts import BudgetAlertRoutes
@@ -130,6 +132,8 @@ def _application(parts: AdminParts) -> FastAPI:
     app.add_exception_handler(GatewayError, _render)
     app.add_exception_handler(RequestValidationError, _render_invalid)
     app.add_exception_handler(HTTPException, _render_http)
+    for kind in DATABASE_ERRORS:
+        app.add_exception_handler(kind, _render_database)
     app.add_exception_handler(Exception, _render_bug)
     return app
 
@@ -158,6 +162,15 @@ async def _render_http(request: Request, error: Exception) -> Response:
         allowed = (error.headers or {}).get("Allow", "")
         return await _render(request, MethodNotAllowed(method, path, allowed))
     return await _render(request, NotFound(f"Invalid URL ({method} {path})"))
+
+
+async def _render_database(request: Request, error: Exception) -> Response:
+    """A database that is away, or too slow for its timeout, is nobody's bug and no verdict on the key."""
+    if not is_unavailable(error):
+        raise error
+    return await _render(
+        request, ServiceUnavailable("The database does not answer. Please retry in a moment.")
+    )
 
 
 async def _render_bug(request: Request, error: Exception) -> Response:

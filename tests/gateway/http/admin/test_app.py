@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes.tcp_proxy import TcpProxy
 from tests.harness import Gateway
 
 PREFIX = "/v1/organization"
@@ -80,6 +83,26 @@ async def test_errors(gateway: Gateway, method: str, path: str, body: Any, expec
     error = (await answer.json())["error"]
     assert (answer.status, error["code"], error["param"]) == expected
     assert answer.headers["x-request-id"].startswith("req_")
+
+
+async def test_reading_while_the_database_is_away(database_url: str, cache_url: str, tmp_path: Path) -> None:
+    """Duty C21: 503 with a hint to retry, never 401 or 500; and reading goes on when it is back, without a restart."""
+    proxy = TcpProxy(database_url)
+    await proxy.restore()
+    path = f"{PREFIX}/usage/completions?start_time=0&end_time=60"
+    async with Gateway(proxy.url, cache_url, tmp_path) as gateway:
+        assert (await gateway.request("GET", path, key=gateway.admin_key)).status == 200
+        await proxy.cut()
+        for asked in (path, f"{PREFIX}/requests", f"{PREFIX}/costs?start_time=0&end_time=60"):
+            answer = await gateway.request("GET", asked, key=gateway.admin_key)
+            error = (await answer.json())["error"]
+            assert (answer.status, error["type"]) == (503, "service_unavailable_error"), asked
+            assert answer.headers["retry-after"] == "1"
+        await proxy.restore()
+        async with asyncio.timeout(20):
+            while (await gateway.request("GET", path, key=gateway.admin_key)).status != 200:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.05)
+    await proxy.cut()
 
 
 async def test_a_body_that_is_no_json(gateway: Gateway) -> None:
