@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.dependent_launch import launch_dependents, lines_ahead, pdl_options, prefetch, wait_for_front
+
 __all__ = ["Launch", "arrivals", "matmul_fp8", "matmul_fp8_reference", "matmul_fp8_triton"]
 
 _ROWS_MAX = 128
@@ -36,8 +38,8 @@ class Launch:
     """Programs that share the columns of a tile."""
     warps: int = 4
     stages: int = 4
-    swap: bool = False
-    """Whether the weight stands on the left, where the tensor cores take no fewer than 64 rows."""
+    ahead: int = 0
+    """Columns a program asks for before the kernel in front has finished."""
 
 
 def matmul_fp8(
@@ -124,12 +126,11 @@ def matmul_fp8_triton(
         size = launch.splits, tiles[0] * tiles[1], launch.rows * launch.tokens
         partial = torch.empty(size, dtype=torch.float32, device=q.device)
     span = triton.cdiv(triton.cdiv(columns, launch.splits), block_columns) * block_columns
-    on_gpu = {"launch_pdl": True} if q.is_cuda else {}
     _matmul_fp8[(*tiles, launch.splits)](
         q, scale, weight, weight_scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
         EVEN=columns % (block_columns * launch.splits) == 0, SPLITS=launch.splits, TOKENS=launch.tokens,
-        ROWS=launch.rows, COLUMNS=block_columns, SWAP=launch.swap, PDL=q.is_cuda, num_warps=launch.warps,
-        num_stages=launch.stages, **on_gpu,
+        ROWS=launch.rows, COLUMNS=block_columns, LINES=lines_ahead(launch.ahead, weight), PDL=q.is_cuda, num_warps=launch.warps,
+        num_stages=launch.stages, **pdl_options(q),
     )  # fmt: skip
     return y
 
@@ -139,8 +140,8 @@ def _launch(tokens: int, outputs: int, *, may_split: bool) -> Launch:
     block_tokens = min(64, max(16, triton.next_power_of_2(tokens)))
     splits = 4 if outputs <= 64 * 64 and may_split else 1
     if block_tokens == 64 and splits == 1:
-        return Launch(block_tokens, 64, 128, warps=4, stages=6, swap=True)
-    return Launch(block_tokens, 64, 256, splits, warps=4, stages=4, swap=True)
+        return Launch(block_tokens, 64, 128, warps=4, stages=6)
+    return Launch(block_tokens, 64, 256, splits, warps=4, stages=4)
 
 
 @triton.jit
@@ -166,7 +167,7 @@ def _sum_parts(acc, partial, arrived, tile, tiles, SPLITS: tl.constexpr):
 def _matmul_fp8(
     q, scale, weight, weight_scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
     EVEN: tl.constexpr, SPLITS: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    SWAP: tl.constexpr, PDL: tl.constexpr,
+    LINES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -176,25 +177,23 @@ def _matmul_fp8(
     # Rows and tokens past the end repeat the last one; they are not stored.
     q_at = q + tl.minimum(token, tokens - 1).to(tl.int64)[:, None] * columns
     w_at = weight + tl.minimum(row, outputs - 1).to(tl.int64)[:, None] * columns
-    acc = tl.zeros([ROWS, TOKENS] if SWAP else [TOKENS, ROWS], tl.float32)
-    if PDL:
-        tl.extra.cuda.gdc_wait()
+    acc = tl.zeros([ROWS, TOKENS], tl.float32)
+    prefetch(w_at, first, end, LINES, PDL)
+    wait_for_front(PDL)
+    launch_dependents(PDL)
     for start in tl.range(first, end, COLUMNS):
         k = (start + column)[None, :]
         there = None if EVEN else k < end
         other = None if EVEN else 0.0
         w = tl.load(w_at + k, there, other, eviction_policy="evict_first")
         x = tl.load(q_at + k, there, other)
-        acc = tl.dot(w, tl.trans(x), acc) if SWAP else tl.dot(x, tl.trans(w), acc)
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
+        acc = tl.dot(w, tl.trans(x), acc)
     if SPLITS > 1:
         tile = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
         acc, last = _sum_parts(acc, partial, arrived, tile, tl.num_programs(0) * tl.num_programs(1), SPLITS)
         if not last:
             return
-    if SWAP:
-        acc = tl.trans(acc)
+    acc = tl.trans(acc)
     here, there = token < tokens, row < outputs
     acc *= tl.load(scale + token, here, 0)[:, None] * tl.load(weight_scale + row, there, 0)[None, :]
     if bias is not None:

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import reference
+from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
 from kernels.e4m3 import E4M3, E4M3_MAX, to_e4m3, to_e4m3_triton
 
 __all__ = [
@@ -47,30 +48,32 @@ def gated_act_fp8(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     return gated_act_fp8_triton(x, kind) if x.is_cuda else _quantized(reference.gated_act(x.float(), kind))
 
 
-def quantize_rows_triton(x: Tensor) -> tuple[Tensor, Tensor]:
+def quantize_rows_triton(x: Tensor, warps: int = 0) -> tuple[Tensor, Tensor]:
     """The Triton path; rows of x may have any stride."""
-    return _run(x, x.shape[1], "", None, 0.0)
+    return _run(x, x.shape[1], "", None, 0.0, warps)
 
 
-def rms_norm_fp8_triton(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def rms_norm_fp8_triton(x: Tensor, weight: Tensor, eps: float, warps: int = 0) -> tuple[Tensor, Tensor]:
     """The Triton path; rows of x may have any stride."""
-    return _run(x, x.shape[1], "norm", weight, eps)
+    return _run(x, x.shape[1], "norm", weight, eps, warps)
 
 
-def gated_act_fp8_triton(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+def gated_act_fp8_triton(x: Tensor, kind: str, warps: int = 0) -> tuple[Tensor, Tensor]:
     """The Triton path; rows of x may have any stride."""
     assert kind in ("silu", "gelu_tanh"), kind
-    return _run(x, x.shape[1] // 2, kind, None, 0.0)
+    return _run(x, x.shape[1] // 2, kind, None, 0.0, warps)
 
 
-def _run(x: Tensor, width: int, front: str, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+def _run(
+    x: Tensor, width: int, front: str, weight: Tensor | None, eps: float, warps: int = 0
+) -> tuple[Tensor, Tensor]:
     assert x.stride(1) == 1
     q = torch.empty(x.shape[0], width, dtype=E4M3, device=x.device)
     scale = torch.empty(x.shape[0], 1, dtype=torch.float32, device=x.device)
     block = triton.next_power_of_2(width)
     _quantize[(x.shape[0],)](
         x, weight, q, scale, x.stride(0), width, eps,
-        FRONT=front, BLOCK=block, num_warps=min(16, max(1, block // 512)),
+        FRONT=front, BLOCK=block, PDL=x.is_cuda, num_warps=warps or min(16, max(1, block // 512)), **pdl_options(x),
     )  # fmt: skip
     return q, scale
 
@@ -81,7 +84,11 @@ def _quantized(y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @triton.jit
-def _quantize(x, weight, q, scale, x_stride, width, eps, FRONT: tl.constexpr, BLOCK: tl.constexpr):
+def _quantize(
+    x, weight, q, scale, x_stride, width, eps, FRONT: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr
+):
+    launch_dependents(PDL)
+    wait_for_front(PDL)
     row = tl.program_id(0).to(tl.int64)
     col = tl.arange(0, BLOCK)
     there = col < width
@@ -97,5 +104,5 @@ def _quantize(x, weight, q, scale, x_stride, width, eps, FRONT: tl.constexpr, BL
             # (1 + tanh z) / 2 = sigmoid(2z)
             y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y)) * up
     s = tl.maximum(tl.max(tl.abs(y), 0), 1e-12) / 448
-    tl.store(q + row * width + col, to_e4m3_triton(y / s), there)
+    tl.store(q + row * width + col, to_e4m3_triton(tl.div_rn(y, s)), there)
     tl.store(scale + row, s)

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.usefixtures("seed")
 
 
 def _split(*args: Any, **kwargs: Any) -> Tensor:
-    """Columns split in three, the weight on the left."""
+    """Columns split in three."""
     arrived = torch.zeros(64, dtype=torch.int32)
-    launch = Launch(16, 32, 64, splits=3, swap=True)
+    launch = Launch(16, 32, 64, splits=3)
     y = matmul_fp8_triton(*args, **kwargs, launch=launch, arrived=arrived)
     assert not arrived.any()
     return y
