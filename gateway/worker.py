@@ -43,6 +43,7 @@ DRIFT_DAYS = 3
 NIGHT_HOUR = 2
 _ROLLUP_IDLE_S = 0.5
 _RECONCILE_S = 2.0
+_EQUALITY_S = 30.0
 _HOUR_S = 3600.0
 _ALERTS_S = 5.0
 _DELIVERIES_S = 1.0
@@ -81,6 +82,7 @@ class Worker:
         loops = (
             Loop("rollups", _ROLLUP_IDLE_S, self.fold_outbox),
             Loop("reconcile", _RECONCILE_S, self._reconcile),
+            Loop("equality", _EQUALITY_S, self._check),
             Loop("partitions", _HOUR_S, self.make_partitions),
             Loop("drift", _HOUR_S, self.check_drift),
             Loop("periods", _HOUR_S, self.close_periods),
@@ -123,6 +125,9 @@ class Worker:
 
     async def _reconcile(self) -> None:
         await self._reconciler.run_once()
+
+    async def _check(self) -> None:
+        await self._reconciler.check()
 
     async def _repeat(self, loop: Loop) -> None:
         while True:

@@ -133,6 +133,11 @@ class Metrics:
             "Journalled tokens that no attempt in the ledger has, or the reverse.",
             [],
         )
+        self.ledger_epoch_drift_tokens = self._gauge(
+            "ledger_epoch_drift_tokens",
+            "Difference of journal and billed plus unbilled, over engine epochs.",
+            [],
+        )
         self.ledger_event_drift_tokens = self._gauge(
             "ledger_event_drift_tokens", "Difference of events from the billed tokens of their attempts.", []
         )

@@ -37,6 +37,7 @@ from gateway.reconcile.journal import JournalReader, ReplicaRef
 from gateway.reconcile.lookout import Lookout, View
 from gateway.reconcile.repository.drift import (
     differing_tokens,
+    epoch_sums,
     event_drift,
     match_attempts,
     unmatched_tokens,
@@ -173,23 +174,31 @@ class Reconciler:
                 await write_notes(connection, notes)
 
     async def _compare(self) -> None:
-        """Journals with attempts, attempts with events; what cannot be put right here becomes a metric and an item."""
+        """Journals with attempts: what only a journal knows is written, what both know is marked."""
         async with self._database.transaction() as connection:
             await write_unbilled(connection, self._lag_s, HOLDS_PER_BATCH)
             differing_now = await match_attempts(connection)
             unmatched = await unmatched_tokens(connection, self._lag_s)
             differing = await differing_tokens(connection)
+        if differing_now:
+            self._log.error("journal_and_ledger_differ", tokens=differing_now)
+        self._metrics.ledger_drift_tokens.set(unmatched + differing)
+
+    async def check(self) -> None:
+        """The two equalities as they stand, and what waits for a person. Changes nothing but the review list."""
+        async with self._database.transaction() as connection:
+            epochs = [one for one in await epoch_sums(connection) if not one.is_equal]
             event_tokens = await event_drift(connection, EVENT_WINDOW_S)
             listed = await list_unknown_requests(connection, UNKNOWN_AFTER_S, HOLDS_PER_BATCH)
             await resolve_settled(connection)
             items = await open_items_by_kind(connection)
-        if differing_now:
-            self._log.error("journal_and_ledger_differ", tokens=differing_now)
+        for one in epochs:
+            self._log.error("epoch_differs", replica=one.replica_id, epoch=one.epoch, tokens=one.drift_tokens)
         if event_tokens:
             self._log.error("events_and_attempts_differ", tokens=event_tokens)
         if listed:
             self._log.error("evidence_of_unknown_requests", requests=listed)
-        self._metrics.ledger_drift_tokens.set(unmatched + differing)
+        self._metrics.ledger_epoch_drift_tokens.set(sum(one.drift_tokens for one in epochs))
         self._metrics.ledger_event_drift_tokens.set(event_tokens)
         for kind in get_args(ReviewKind):
             self._metrics.ledger_review_items.labels(kind).set(items.get(kind, 0))

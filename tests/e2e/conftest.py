@@ -16,6 +16,7 @@ import aiohttp
 import asyncpg
 import pytest
 from openai import AsyncOpenAI
+from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.local.demo import Environment
 from gateway.local.parts import HOME_MARK, PART_MARK
@@ -104,6 +105,19 @@ class Stack:
         ):
             parsed: dict[str, Any] = await answer.json()
             return parsed
+
+    async def engine_counters(self) -> dict[str, float]:
+        """Each of the engine's metrics, summed over its labels."""
+        async with (
+            aiohttp.ClientSession() as client,
+            client.get(self.env["TOLLWAY_ENGINE_URL"] + "/metrics") as answer,
+        ):
+            text = await answer.text()
+        sums: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+        return sums
 
     def part(self, name: str) -> ProcessMark:
         (mark,) = (

@@ -174,3 +174,23 @@ async def test_many_at_once_are_each_charged_once(stack: Stack) -> None:
     for answer in answers:
         assert answer._request_id is not None
         await _check_ledger(stack, answer._request_id, answer.usage)
+
+
+async def test_the_engines_own_counters_are_the_ledgers_sums(stack: Stack) -> None:
+    """Duty A10: whatever the tests above have asked for, once it is settled."""
+
+    async def settled() -> bool:
+        holds = await stack.rows("SELECT 1 FROM hold")
+        return not holds and not (await stack.engine_status())["request_ids"]
+
+    async with caller(stack) as client:
+        await client.completions.create(model=SERVED_MODEL, prompt=PROMPT, max_tokens=3)
+    await until(settled)
+    counted = await stack.engine_counters()
+    (ledger,) = await stack.rows(
+        """SELECT coalesce(sum(prompt_tokens) FILTER (WHERE completion_tokens > 0), 0)::bigint AS prompt,
+            coalesce(sum(completion_tokens), 0)::bigint AS completion FROM attempt"""
+    )
+    assert ledger["completion"] > 0
+    assert counted["vllm:generation_tokens_total"] == ledger["completion"]
+    assert counted["vllm:prompt_tokens_total"] == ledger["prompt"]

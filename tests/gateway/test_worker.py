@@ -34,6 +34,9 @@ class BrokenReconciler:
         self.runs += 1
         raise LookupError("nonsense")
 
+    async def check(self) -> None:
+        raise LookupError("nonsense")
+
 
 @pytest.fixture
 def worker(books: Books) -> Worker:

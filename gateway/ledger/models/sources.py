@@ -27,7 +27,8 @@ class GatewayInstance(Base):
 
 
 class EngineEpoch(Base):
-    """A run of a replica's core that journals or replies have named."""
+    """A run of a replica's core that journals have named, with what its matched attempts come to: the first sum must be
+    that of the other two."""
 
     __tablename__ = "engine_epoch"
 
@@ -35,6 +36,9 @@ class EngineEpoch(Base):
     epoch: Mapped[str] = mapped_column(primary_key=True)
     first_seen_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     last_seen_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    journalled_tokens: Mapped[int] = mapped_column(server_default=text("0"))
+    billed_tokens: Mapped[int] = mapped_column(server_default=text("0"))
+    unbilled_tokens: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class JournalCursor(Base):

@@ -20,7 +20,16 @@ _MATCH = text(
             drift_tokens = abs(j.prompt_tokens - a.prompt_tokens) + abs(j.completion_tokens - a.completion_tokens)
         FROM attempt a
         WHERE j.matched_at IS NULL AND j.has_ended AND a.request_id = j.request_id AND a.attempt = j.attempt
-        RETURNING j.request_id, j.attempt, j.overrun_tokens, j.drift_tokens
+        RETURNING j.request_id, j.attempt, j.overrun_tokens, j.drift_tokens, j.replica_id, j.epoch,
+            j.prompt_tokens + j.completion_tokens AS journalled,
+            a.billed_prompt_tokens + a.billed_completion_tokens AS billed,
+            a.prompt_tokens + a.completion_tokens AS produced
+    ), summed AS (
+        UPDATE engine_epoch e SET journalled_tokens = e.journalled_tokens + m.journalled,
+            billed_tokens = e.billed_tokens + m.billed, unbilled_tokens = e.unbilled_tokens + m.produced - m.billed
+        FROM (SELECT replica_id, epoch, sum(journalled) AS journalled, sum(billed) AS billed, sum(produced) AS produced
+            FROM matched GROUP BY 1, 2) m
+        WHERE e.replica_id = m.replica_id AND e.epoch = m.epoch
     ), overrun AS (
         UPDATE attempt a SET overrun_tokens = m.overrun_tokens FROM matched m
         WHERE a.request_id = m.request_id AND a.attempt = m.attempt AND a.overrun_tokens <> m.overrun_tokens
@@ -62,18 +71,14 @@ _EVENT_DRIFT = text(
 )
 _EPOCH_SUMS = text(
     """
-    SELECT j.replica_id, j.epoch, sum(j.prompt_tokens + j.completion_tokens),
-        coalesce(sum(a.billed_prompt_tokens + a.billed_completion_tokens), 0),
-        coalesce(sum(a.prompt_tokens - a.billed_prompt_tokens + a.completion_tokens - a.billed_completion_tokens), 0)
-    FROM journal_attempt j LEFT JOIN attempt a USING (request_id, attempt)
-    WHERE j.has_ended GROUP BY 1, 2 ORDER BY 1, 2
+    SELECT replica_id, epoch, journalled_tokens, billed_tokens, unbilled_tokens FROM engine_epoch ORDER BY 1, 2
     """
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EpochSums:
-    """One run of one engine's core: tokens by its journal, and what became of them in the ledger."""
+    """One run of one engine's core: tokens of its ended and matched attempts by its journal, and by the ledger."""
 
     replica_id: str
     epoch: str
@@ -83,7 +88,11 @@ class EpochSums:
 
     @property
     def is_equal(self) -> bool:
-        return self.journalled == self.billed + self.unbilled
+        return self.drift_tokens == 0
+
+    @property
+    def drift_tokens(self) -> int:
+        return abs(self.journalled - self.billed - self.unbilled)
 
 
 async def match_attempts(connection: WriteConnection) -> int:
@@ -109,6 +118,6 @@ async def event_drift(connection: WriteConnection, window_s: float) -> int:
 
 
 async def epoch_sums(connection: WriteConnection) -> list[EpochSums]:
-    """Per engine epoch, over the ended attempts whose journal is kept."""
+    """Of every engine epoch that is remembered. Summed up while matching: it costs a row per epoch to look."""
     rows = await connection.execute(_EPOCH_SUMS)
     return [EpochSums(row[0], row[1], int(row[2]), int(row[3]), int(row[4])) for row in rows]

@@ -187,6 +187,7 @@ async def test_evidence_that_comes_later_corrects_once(scene: Scene) -> None:
     assert await scene.books.value("SELECT sum(amount_nanousd)::int FROM usage_event") == cost
     assert await scene.books.value("SELECT count(*) FROM usage_event WHERE corrects IS NOT NULL") == 1
     assert await scene.books.count("attempt") == 1
+    await scene.reconciler.check()
     assert await scene.books.value("SELECT resolution FROM review_item") == "settled from evidence"
 
 
@@ -199,6 +200,7 @@ async def test_what_a_lost_engine_is_charged_for_is_listed_for_review(scene: Sce
     rows = await scene.books.rows("SELECT kind, request_id, tenant_id, details FROM review_item")
     assert [tuple(row)[:3] for row in rows] == [("engine_gone", "req_1", "proj_a")]
     assert rows[0].details["charged_prompt_tokens"] == 30
+    await scene.reconciler.check()
     assert scene.metrics.ledger_review_items.labels("engine_gone")._value.get() == 1
 
 
@@ -296,9 +298,28 @@ async def test_somebody_elses_engine_is_never_asked(scene: Scene) -> None:
 async def test_evidence_of_an_unknown_request_is_listed_and_never_settles(scene: Scene) -> None:
     scene.journal("end", "req_never_heard_of", completion_tokens=7, finish_reason="stop")
     await scene.reconciler.run_once()
+    await scene.reconciler.check()
     assert await scene.books.count("review_item") == 0, "its settlement may wait in a spool"
     await scene.books.run("UPDATE journal_attempt SET read_at = now() - interval '2 hours'")
     await scene.reconciler.run_once()
+    await scene.reconciler.check()
     assert await scene.books.value("SELECT subject FROM review_item") == "req_never_heard_of"
     assert await scene.books.count("usage_event") == 0
     assert scene.metrics.ledger_drift_tokens._value.get() == 17
+
+
+async def test_both_equalities_are_checked_all_the_time(scene: Scene) -> None:
+    """Duty A10: an engine's epoch and the ledger, and an event and its attempts, to the token."""
+    scene.journal("end", completion_tokens=7, finish_reason="stop")
+    await scene.kill_gateway()
+    assert await scene.reconciler.run_once() == 1
+    await scene.reconciler.check()
+    metrics = scene.metrics
+    assert metrics.ledger_epoch_drift_tokens._value.get() == 0
+    assert await scene.books.value("SELECT journalled_tokens FROM engine_epoch") == 17
+    assert await scene.books.value("SELECT billed_tokens FROM engine_epoch") == 17
+    await scene.books.run("UPDATE engine_epoch SET unbilled_tokens = 3")
+    await scene.books.run("UPDATE usage_event SET completion_tokens = completion_tokens + 2")
+    await scene.reconciler.check()
+    assert metrics.ledger_epoch_drift_tokens._value.get() == 3
+    assert metrics.ledger_event_drift_tokens._value.get() == 2

@@ -77,6 +77,22 @@ async def test_sixteen_writers_lose_no_increment(books: Books, database_url: str
     assert (drift.nanousd, drift.tokens, drift.requests) == (0, 0, 0)
 
 
+async def test_what_a_cancelled_fold_had_taken_is_not_lost(books: Books, database_url: str) -> None:
+    """Duty A9: no row is lost between the outbox and the rollups, however many there are and whoever stops when."""
+    await _settle(books, range(400))
+    database = Database(database_url, name="test-fold", pool_size=2)
+    for delay_ms in (0, 1, 2, 4, 8, 16, 32):
+        folding = asyncio.create_task(commit_batch(database, [150], _fold))
+        await asyncio.sleep(delay_ms / 1000)
+        folding.cancel()
+        await asyncio.gather(folding, return_exceptions=True)
+    await _fold_all(database, 150)
+    await database.close()
+    assert await books.value("SELECT sum(requests)::int FROM rollup_day") == 400
+    async with books.database.transaction() as connection:
+        assert not await rollup_drift(connection, *DAYS)
+
+
 async def test_drift_is_seen_and_what_is_still_in_the_outbox_is_not_drift(books: Books) -> None:
     await _settle(books, range(20))
     async with books.database.transaction() as connection:
