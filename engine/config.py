@@ -250,7 +250,9 @@ def _resolve_kv_dtype(
 ) -> Literal["float32", "bfloat16", "float16", "float8_e4m3fn"]:
     if wanted == "auto":
         return dtype
-    return "float8_e4m3fn" if wanted in ("fp8", "fp8_e4m3") else wanted
+    if wanted == "fp8" or wanted == "fp8_e4m3":
+        return "float8_e4m3fn"
+    return wanted
 
 
 def _check_group(group: object) -> None:

@@ -29,8 +29,9 @@ def paged_attention_host(
     """[T, Hq, D] in q's dtype; q [T, Hq, D], kv [num_blocks, 2, Hk, block, D], kv_scale [2, Hk] of an e4m3 pool.
     Padding tokens give zeros."""
     if kv_scale is not None:
-        k_scale, v_scale = per_query_head(kv_scale, q.shape[1])
-        return (paged_attention_host(q.float() * k_scale, kv, scale, soft_cap, plan) * v_scale).to(q.dtype)
+        scales = per_query_head(kv_scale, q.shape[1])
+        wide = paged_attention_host(q.float() * scales[0], kv, scale, soft_cap, plan)
+        return (wide * scales[1]).to(q.dtype)
     matrix = run_matrix(kv)
     kv_heads = kv.shape[2]
     if len(plan.singles) == 1 and not plan.chunks and plan.num_tokens == q.shape[0]:

@@ -83,11 +83,11 @@ def paged_attention(
     Bytes: the visible pages of every row once per step, 4·Hk·D per position in bf16; q and the output.
     """
     if kv_scale is not None:
-        k_scale, v_scale = per_query_head(kv_scale, q.shape[1])
+        scales = per_query_head(kv_scale, q.shape[1])
         wide = paged_attention(
-            q.float() * k_scale, kv, block_table, query_start, seq_lens, scale, window, soft_cap
+            q.float() * scales[0], kv, block_table, query_start, seq_lens, scale, window, soft_cap
         )
-        return (wide * v_scale).to(q.dtype)
+        return (wide * scales[1]).to(q.dtype)
     out = torch.zeros_like(q)
     starts = query_start.tolist()
     for row, length in enumerate(seq_lens.tolist()):

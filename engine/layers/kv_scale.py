@@ -45,5 +45,5 @@ def kv_scale(
 
 def _bound(weight: Tensor, norm: Tensor, bias: Tensor | None) -> Tensor:
     """[rows]: the largest |W[i] · (x ∘ norm) + b[i]| over all x of mean square 1."""
-    length = torch.linalg.vector_norm(weight.float() * norm, dim=1) * math.sqrt(weight.shape[1])
+    length: Tensor = torch.linalg.vector_norm(weight.float() * norm, dim=1) * math.sqrt(weight.shape[1])
     return length if bias is None else length + bias.float().abs()
