@@ -15,7 +15,18 @@ from pydantic import Field
 
 from gateway.db import ReadSession, WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
-from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
+from gateway.http.admin.common import (
+    AdminParts,
+    After,
+    Body,
+    Json,
+    Limit,
+    Page,
+    in_transaction,
+    page_of,
+    record,
+    unix,
+)
 from gateway.ids import KeyId, TenantId
 from gateway.ledger.budget_state import BudgetState, consequence
 from gateway.ledger.periods import zone_of
@@ -126,8 +137,9 @@ class BudgetRoutes:
             is_hard=body.is_hard,
             created_at=self._p.clock.now(),
         )
-        async with self._p.database.write() as session:
-            state = await self._books.create(session, request, budget)
+        state = await in_transaction(
+            self._p.database, lambda session: self._books.create(session, request, budget)
+        )
         return {**_budget(budget, state), "consequence": consequence(None, state)}
 
     async def list(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Query, Request, Response
@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
-from gateway.db import Database, WriteSession
+from gateway.db import DATABASE_ERRORS, Database, WriteSession, is_serialization_failure
+from gateway.errors import ServiceUnavailable
 from gateway.exports.store import BlobStore
 from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, TenantId
@@ -28,6 +29,7 @@ __all__ = [
     "Page",
     "Params",
     "actor_of",
+    "in_transaction",
     "json_answer",
     "only_tenant",
     "page_of",
@@ -37,10 +39,12 @@ __all__ = [
     "visible",
 ]
 
+Done = TypeVar("Done")
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=100)]
 After = Annotated[str | None, Query(max_length=200)]
 Page = Json
+DEADLOCKS_MAX = 5
 _BRACKETS = re.compile(rb"(^|&)([^=&]*?)(?:\[\]|%5B%5D)(?==)", re.IGNORECASE)
 
 
@@ -77,6 +81,18 @@ def plain_arrays(query: bytes) -> bytes:
 def json_answer(value: Json) -> Response:
     """For answers of many rows, and for numbers that must be written digit by digit (orjson.Fragment)."""
     return Response(orjson.dumps(value), media_type="application/json")
+
+
+async def in_transaction(database: Database, act: Callable[[WriteSession], Awaitable[Done]]) -> Done:
+    """For a change that locks what requests lock too: after a deadlock it is run again, from the start."""
+    for _ in range(DEADLOCKS_MAX):
+        try:
+            async with database.write() as session:
+                return await act(session)
+        except DATABASE_ERRORS as error:
+            if not is_serialization_failure(error):
+                raise
+    raise ServiceUnavailable("The change met too many requests that are being settled. Please retry.")
 
 
 def page_of(rows: Sequence[Json], limit: int) -> Page:

@@ -15,7 +15,7 @@ from pydantic import Field
 from gateway.db import ReadSession, WriteSession
 from gateway.errors import NotFound
 from gateway.http.admin.budgets import BudgetBooks
-from gateway.http.admin.common import AdminParts, Body, Json
+from gateway.http.admin.common import AdminParts, Body, Json, in_transaction
 from gateway.ids import TenantId
 from gateway.ledger.budget_state import BudgetState
 from gateway.ledger.repository.budget_views import BudgetView
@@ -75,7 +75,8 @@ class SpendLimitRoutes:
 
     async def _set(self, request: Request, project_id: str | None, body: SpendLimitBody) -> Json:
         limit_nanousd = body.threshold_amount * NANOUSD_PER_CENT
-        async with self._p.database.write() as session:
+
+        async def put(session: WriteSession) -> Json:
             if project_id is not None and (
                 await self._projects.project(ReadSession(session), TenantId(project_id)) is None
             ):
@@ -83,12 +84,12 @@ class SpendLimitRoutes:
             found = await self._monthly(session, project_id)
             if found is None:
                 budget = self._new(project_id, limit_nanousd)
-                await self._books.create(session, request, budget)
-            else:
-                budget = replace(found, limit_nanousd=limit_nanousd, is_hard=True)
-                await self._books.change(session, request, found, budget)
-            state = await self._books.state(session, budget)
-        return _limit(budget, state)
+                return _limit(budget, await self._books.create(session, request, budget))
+            budget = replace(found, limit_nanousd=limit_nanousd, is_hard=True)
+            await self._books.change(session, request, found, budget)
+            return _limit(budget, await self._books.state(session, budget))
+
+        return await in_transaction(self._p.database, put)
 
     async def _delete(self, request: Request, project_id: str | None) -> Json:
         async with self._p.database.write() as session:

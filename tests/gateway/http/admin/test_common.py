@@ -1,10 +1,16 @@
-"""Pages as OpenAI's lists have them."""
+"""Pages as OpenAI's lists have them, and changes that meet requests."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
-from gateway.http.admin.common import page_of, plain_arrays, unix
+import asyncpg
+from sqlalchemy import select
+
+from gateway.db import Database, WriteSession
+from gateway.http.admin.common import in_transaction, page_of, plain_arrays, unix
+from gateway.tenancy.models import Tenant
 
 
 def test_pages() -> None:
@@ -25,3 +31,44 @@ def test_times() -> None:
 def test_arrays_in_brackets() -> None:
     assert plain_arrays(b"a[]=1&a%5b%5D=2&b=[]&c[]d=1") == b"a=1&a=2&b=[]&c[]d=1"
     assert plain_arrays(b"") == b""
+
+
+async def test_a_deadlock_with_requests_runs_the_change_again(database_url: str) -> None:
+    """The other side takes its second lock only when the change waits for it, and is the more patient one."""
+    database = Database(database_url, name="test", pool_size=1)
+    other = await asyncpg.connect(database_url)
+    await other.execute("INSERT INTO tenant (id, name) VALUES ('a', 'a'), ('b', 'b')")
+    await other.execute("SET deadlock_timeout = '1min'")
+    tries = 0
+    closing: asyncio.Task[None] | None = None
+
+    async def lock_the_other() -> None:
+        async with asyncio.timeout(20):
+            while not await watcher.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await other.execute("SELECT FROM tenant WHERE id = 'a' FOR UPDATE")
+        await transaction.rollback()
+
+    async def change(session: WriteSession) -> str:
+        nonlocal tries, closing
+        tries += 1
+        await lock(session, "a")
+        closing = closing or asyncio.create_task(lock_the_other())
+        await lock(session, "b")
+        return "done"
+
+    watcher = await asyncpg.connect(database_url)
+    transaction = other.transaction()
+    await transaction.start()
+    await other.execute("SELECT FROM tenant WHERE id = 'b' FOR UPDATE")
+    assert await in_transaction(database, change) == "done"
+    assert closing is not None
+    await closing
+    assert tries == 2
+    for connection in (other, watcher):
+        await connection.close()
+    await database.close()
+
+
+async def lock(session: WriteSession, name: str) -> None:
+    await session.scalar(select(Tenant).where(Tenant.id == name).with_for_update())
