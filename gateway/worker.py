@@ -38,6 +38,8 @@ from gateway.upstream.client import UpstreamClient
 __all__ = ["Loop", "Worker", "run_worker"]
 
 OUTBOX_BATCH = 500
+POOL_SIZE = 6
+"""Fewer than there are loops: most of them wait most of the time."""
 MONTHS_AHEAD = 3
 DRIFT_DAYS = 3
 NIGHT_HOUR = 2
@@ -146,7 +148,7 @@ async def run_worker(
 ) -> None:
     """The composition root of the worker process; runs until it is cancelled."""
     clock, metrics = SystemClock(), metrics or Metrics()
-    database = Database.of(settings.database, name="tollway-worker", pool_size=4)
+    database = Database.of(settings.database, name="tollway-worker", pool_size=POOL_SIZE)
     # An export holds its snapshot for minutes; it takes no connection from the loops above.
     exports = Database.of(settings.database, name="tollway-exports", pool_size=3)
     client = UpstreamClient(settings.upstream)

@@ -33,6 +33,8 @@ __all__ = ["GONE_AFTER_S", "Lookout", "View"]
 PAGE_RECORDS = 1000
 PAGES_PER_PASS_MAX = 200
 AT_ONCE_MAX = 8
+SAVING_MAX = 2
+"""Replicas are waited for side by side; the worker's few connections are for its other loops too."""
 GONE_AFTER_S = 300.0
 """A replica that has been silent for this long is taken to be gone for good."""
 
@@ -57,6 +59,7 @@ class Lookout:
         self._clock = clock
         self._silent_since_s: dict[ReplicaId, float] = {}
         self._volumes: dict[ReplicaId, VolumeJournal] = {}
+        self._saving = asyncio.Semaphore(SAVING_MAX)
         self._log = get_logger(__name__)
 
     async def look(self, replicas: Sequence[ReplicaRef]) -> View:
@@ -94,7 +97,7 @@ class Lookout:
 
     async def _read_journal(self, replica: ReplicaRef, *, is_last_look: bool) -> None:
         """Asking for what follows acknowledges what was saved; a draining replica waits for that."""
-        async with self._database.transaction() as connection:
+        async with self._saving, self._database.transaction() as connection:
             cursor = await cursor_of(connection, replica.replica_id)
         for _ in range(PAGES_PER_PASS_MAX):
             page = await self._reader.read(replica, cursor, PAGE_RECORDS)
@@ -144,7 +147,7 @@ class Lookout:
         records: Sequence[JournalRecord],
         unreadable: Sequence[UnreadableRecord],
     ) -> None:
-        async with self._database.transaction() as connection:
+        async with self._saving, self._database.transaction() as connection:
             await write_notes(connection, [_note(replica, one) for one in unreadable])
             await save_page(connection, replica.replica_id, cursor, merge(replica.replica_id, records))
         if unreadable:

@@ -56,6 +56,7 @@ class Retention:
         total = 0
         for _ in range(STEPS_PER_PASS):
             async with self._database.transaction() as connection:
+                await pruning.allow_time(connection)
                 rows = await step(connection)
             total += rows
             if rows < ROWS_PER_STEP:

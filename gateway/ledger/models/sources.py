@@ -62,7 +62,7 @@ class JournalAttempt(Base):
     __table_args__ = (
         Index("ix_journal_attempt_unmatched", "at", postgresql_where=text("matched_at IS NULL")),
         Index("ix_journal_attempt_drift", "matched_at", postgresql_where=text("drift_tokens <> 0")),
-        Index("ix_journal_attempt_epoch", "replica_id", "epoch"),
+        Index("ix_journal_attempt_read_at_brin", "read_at", postgresql_using="brin"),
     )
 
     request_id: Mapped[str] = mapped_column(primary_key=True)

@@ -46,6 +46,7 @@ _UNMATCHED = text(
     WHERE j.matched_at IS NULL AND j.at < now() - make_interval(secs => :lag_s)
     """
 )
+# A correction stands where its evidence says, which is as much as a journal's age before what it corrects.
 # An event and its attempts are written in one transaction, so every snapshot must show them equal. What is still
 # provisional has no attempts yet.
 _EVENT_DRIFT = text(
@@ -57,7 +58,7 @@ _EVENT_DRIFT = text(
         SELECT e.request_id, sum(e.prompt_uncached_tokens + e.prompt_cached_tokens) AS prompt,
             sum(e.completion_tokens) AS completion
         FROM usage_event e JOIN settled s USING (request_id)
-        WHERE e.occurred_at >= (SELECT min(occurred_at) FROM settled)
+        WHERE e.occurred_at >= (SELECT min(occurred_at) FROM settled) - interval '8 days'
         GROUP BY 1
     ), billed AS (
         SELECT a.request_id, sum(a.billed_prompt_tokens) AS prompt, sum(a.billed_completion_tokens) AS completion

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from gateway.db import WriteConnection
 
 __all__ = [
+    "allow_time",
     "drop_usage_partition",
     "oldest_usage_months",
     "prune_attempts",
@@ -37,10 +38,13 @@ _JOURNAL_ROWS = text(
         LIMIT :limit)
     """
 )
+# Those of open periods stay, however old: a period closes by being recomputed.
 _MINUTES = text(
     """
     DELETE FROM rollup_minute WHERE ctid IN (
-        SELECT ctid FROM rollup_minute WHERE bucket < now() - CAST(:kept AS interval) LIMIT :limit)
+        SELECT ctid FROM rollup_minute
+        WHERE bucket < now() - CAST(:kept AS interval) AND bucket < (SELECT max(ends_at) FROM billing_period)
+        LIMIT :limit)
     """
 )
 _REFUSALS = text(
@@ -55,6 +59,11 @@ _PARTITIONS = text(
     WHERE i.inhparent = 'usage_event'::regclass AND relname ~ '^usage_event_[0-9]{4}_[0-9]{2}$' ORDER BY 1
     """
 )
+
+
+async def allow_time(connection: WriteConnection) -> None:
+    """For looking through large tables."""
+    await connection.execute(text("SET LOCAL statement_timeout = '2min'"))
 
 
 async def prune_guards(connection: WriteConnection, kept: timedelta, limit: int) -> int:

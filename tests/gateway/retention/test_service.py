@@ -86,6 +86,17 @@ async def test_runs_without_holds_epochs_minutes_and_refusals_go(books: Books, d
     assert await books.value("SELECT instance_id FROM gateway_instance") == "alive"
 
 
+async def test_minutes_go_only_from_closed_periods(books: Books, database: Database) -> None:
+    """An open one is yet to be recomputed, however long that takes."""
+    await write(books.database, [settled(1, OLD)])
+    assert (await Retention(database, None).run_once())["rollup_minute"] == 0
+    await books.run(
+        "INSERT INTO billing_period VALUES ('2025-03', '2025-03-01Z', '2025-04-01Z', 1, 15, 3000)"
+    )
+    assert (await Retention(database, None).run_once())["rollup_minute"] == 1
+    assert await books.count("rollup_hour") == 1
+
+
 async def test_a_month_of_events_goes_only_when_it_is_old_closed_and_exported(
     books: Books, database: Database
 ) -> None:
