@@ -7,7 +7,7 @@ since they occurred before the period began. Rows come through a server-side cur
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import TextClause, text
@@ -182,5 +182,6 @@ async def _stream(
     connection: WriteConnection, query: TextClause, values: dict[str, Any]
 ) -> AsyncIterator[Sequence[ExportRow]]:
     async with connection.stream(query, values, execution_options={"yield_per": FETCH_ROWS}) as result:
-        async for rows in result.mappings().partitions():
-            yield cast("Sequence[ExportRow]", rows)
+        names = tuple(result.keys())
+        async for rows in result.partitions(FETCH_ROWS):
+            yield [dict(zip(names, row, strict=True)) for row in rows]

@@ -9,8 +9,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.db import Database
-from gateway.exports.repository.events import closed_snapshot, event_rows, ledger_tally
+from gateway.exports.repository.events import FETCH_ROWS, closed_snapshot, event_rows, ledger_tally
 from gateway.exports.types import Position
+from gateway.ledger.models import UsageEvent
 from tests.gateway.exports.conftest import books, database, ledger
 from tests.gateway.exports.ledger import DAY, Ledger, spec
 
@@ -54,3 +55,20 @@ async def test_late_events_are_found_by_their_recording(ledger: Ledger) -> None:
         "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'"
     )
     assert {row[0] for row in found} == {row[0] for row in partitions}
+
+
+async def test_rows_come_a_few_at_a_time(database: Database, ledger: Ledger) -> None:
+    """However many there are: the cursor stays on the server."""
+    ledger.event(DAY)
+    await ledger.write()
+    names = ", ".join(
+        c.name for c in UsageEvent.__table__.columns if c.name not in ("event_id", "occurred_at")
+    )
+    await ledger.books.run(
+        f"INSERT INTO usage_event (event_id, occurred_at, {names}) SELECT gen_random_uuid(),"
+        f" occurred_at + n * interval '1 second', {names} FROM usage_event, generate_series(1, 12000) n"
+    )
+    async with database.transaction() as connection:
+        await closed_snapshot(connection, spec())
+        sizes = [len(rows) async for rows in event_rows(connection, spec(), None)]
+    assert sizes == [FETCH_ROWS, FETCH_ROWS, 2_001]
