@@ -30,6 +30,10 @@ class KnownLimits:
         for one in asked:
             self._on[one.tenant_id, one.key_id] = limits.on(one.tenant_id, one.key_id)
 
+    def on(self, asked: Reservation) -> tuple[BudgetLimit, ...] | None:
+        """What limits it; None if that was never looked up, or is forgotten."""
+        return self._on.get((asked.tenant_id, asked.key_id))
+
     def at(self, asked: Collection[Reservation], now: datetime) -> dict[BudgetKey, BudgetLimit] | None:
         """The limits on all of them by the row that counts them now; None if one of them was never looked up."""
         found: dict[str, BudgetLimit] = {}

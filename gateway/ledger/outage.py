@@ -48,3 +48,10 @@ class Outage:
             return False
         tenant, key = reservation.tenant_id, reservation.key_id
         return self._hard_scopes.isdisjoint({(None, None), (tenant, None), (tenant, key)})
+
+    def may_draw(self, reservation: Reservation) -> bool:
+        """From a lease, which holds money of the tenant and the organisation, and none of a key's own hard budget. As
+        long as it lasts: the money is held."""
+        if self._since_s is None or self._hard_scopes is None:
+            return False
+        return (reservation.tenant_id, reservation.key_id) not in self._hard_scopes

@@ -6,13 +6,14 @@ not know how requests are answered, only that a hold or an error is due before a
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Literal
 
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, WriteConnection
-from gateway.ids import KeyId, RequestId, TenantId
+from gateway.ids import IdSource, KeyId, PoolId, RequestId, RouteId, TenantId
 from gateway.ledger.batcher import (
     BatchQueue,
     CommitUnknown,
@@ -24,11 +25,12 @@ from gateway.ledger.batcher import (
 from gateway.ledger.decide import Ask, BudgetRow, decide, sum_of
 from gateway.ledger.errors import BudgetExceeded, LedgerUnavailable, ReservationFailed
 from gateway.ledger.known import KnownLimits
+from gateway.ledger.leases import LEASE_TTL, Granted, Leases
 from gateway.ledger.outage import Outage
 from gateway.ledger.pricing import upper_bound_nanousd
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows
 from gateway.ledger.repository.holds import insert_holds, take_all
-from gateway.ledger.types import BudgetKey, Hold, Reservation, Take
+from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 from gateway.ledger.used_up import UsedUp
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
@@ -46,6 +48,7 @@ class _Asked:
     amount_nanousd: int
     reply: "asyncio.Future[Hold]"
     is_abandoned: bool = False
+    is_lease: bool = False
 
 
 class Reserver:
@@ -57,8 +60,10 @@ class Reserver:
         *,
         instance_id: str,
         clock: Clock,
+        ids: IdSource,
         metrics: Metrics,
         outage: Outage,
+        leases: Leases,
         timeout_s: float,
         hold_ttl_s: float,
         discard: Callable[[RequestId], None],
@@ -67,7 +72,9 @@ class Reserver:
         self._instance_id = instance_id
         self._clock = clock
         self._metrics = metrics
+        self._ids = ids
         self._outage = outage
+        self._leases = leases
         self._timeout_s = timeout_s
         self._hold_ttl = timedelta(seconds=hold_ttl_s)
         self._discard = discard
@@ -78,12 +85,26 @@ class Reserver:
 
     async def reserve(self, reservation: Reservation) -> Hold:
         """A committed hold, or BudgetExceeded, or LedgerUnavailable at the deadline."""
-        reply: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
-        asked = _Asked(reservation, upper_bound_nanousd(reservation), reply)
+        return await self._ask(_Asked(reservation, upper_bound_nanousd(reservation), _reply()))
+
+    async def lease(self, tenant_id: TenantId, amount_nanousd: int) -> Granted | None:
+        """A hold for what is admitted while the database is away; None if the budgets have no room for it."""
+        asked = _Asked(_lease_of(self._ids, tenant_id), amount_nanousd, _reply(), is_lease=True)
+        try:
+            hold = await self._ask(asked)
+        except (BudgetExceeded, LedgerUnavailable):
+            return None
+        limits = self._known.on(asked.reservation)
+        if limits is None:
+            self._discard(hold.request_id)
+            return None
+        return Granted(hold, limits)
+
+    async def _ask(self, asked: _Asked) -> Hold:
         try:
             self._queue.put_nowait(asked)
             async with asyncio.timeout(self._timeout_s):
-                return await asyncio.shield(reply)
+                return await asyncio.shield(asked.reply)
         except QueueFull:
             raise LedgerUnavailable from None
         except (CommitUnknown, *DATABASE_ERRORS) as error:
@@ -189,12 +210,11 @@ class Reserver:
             await insert_holds(connection, self._instance_id, holds, decision.held_nanousd)
         return results
 
-    def _hold(self, asked: _Asked, keys: tuple[BudgetKey, ...], is_recorded: bool = True) -> Hold:
+    def _hold(self, asked: _Asked, keys: tuple[BudgetKey, ...]) -> Hold:
         now = self._clock.now()
         takes = tuple(Take(key.budget_id, key.period_key, asked.amount_nanousd) for key in keys)
-        return Hold(
-            asked.reservation, asked.amount_nanousd, takes, now, now + self._hold_ttl, is_recorded=is_recorded
-        )
+        lasts = LEASE_TTL if asked.is_lease else self._hold_ttl
+        return Hold(asked.reservation, asked.amount_nanousd, takes, now, now + lasts, is_lease=asked.is_lease)
 
     def _answer(self, asked: _Asked, result: Hold | BudgetRow | Exception) -> None:
         if asked.is_abandoned:
@@ -202,11 +222,12 @@ class Reserver:
             if isinstance(result, Hold):
                 self._discard(asked.reservation.request_id)
         elif isinstance(result, Hold):
-            outcome = "ok"
+            outcome = "leased" if asked.is_lease else "ok"
             asked.reply.set_result(result)
         elif isinstance(result, BudgetRow):
             outcome = "refused"
-            self.used_up.note(result, asked.amount_nanousd)
+            if not asked.is_lease:
+                self.used_up.note(result, asked.amount_nanousd)
             asked.reply.set_exception(BudgetExceeded(result.scope))
         else:
             outcome = "failed"
@@ -226,11 +247,15 @@ class Reserver:
             self._discard(asked.reservation.request_id)
 
     def _without_database(self, asked: _Asked, error: BaseException) -> Hold:
-        if not self._outage.may_go_on(asked.reservation):
+        one, lease_id = asked.reservation, None
+        may_go_on = not asked.is_lease and self._outage.may_go_on(one)
+        if not (may_go_on or asked.is_lease) and self._outage.may_draw(one):
+            lease_id = self._leases.draw(one.request_id, one.tenant_id, asked.amount_nanousd)
+        if not may_go_on and lease_id is None:
             self._metrics.ledger_operations.labels("reserve", "unavailable").inc()
             raise LedgerUnavailable from error
         self._metrics.ledger_operations.labels("reserve", "unrecorded").inc()
-        return self._hold(asked, (), is_recorded=False)
+        return replace(self._hold(asked, ()), is_recorded=False, lease_id=lease_id)
 
 
 async def _locked_rows(
@@ -258,3 +283,24 @@ def _asks(batch: Sequence[_Asked], limits: Mapping[BudgetKey, BudgetLimit]) -> l
             keys[pair] = tuple(sorted(key for key, limit in limits.items() if limit.covers(*pair)))
         asks.append(Ask(asked.amount_nanousd, keys[pair]))
     return asks
+
+
+def _reply() -> "asyncio.Future[Hold]":
+    return asyncio.get_running_loop().create_future()
+
+
+def _lease_of(ids: IdSource, tenant_id: TenantId) -> Reservation:
+    """Of no key, model or price: only its amount and its tenant count."""
+    nothing = Decimal(0)
+    return Reservation(
+        request_id=RequestId(ids.new("lease")),
+        tenant_id=tenant_id,
+        key_id=KeyId(""),
+        served_model="",
+        route_id=RouteId(""),
+        pool_id=PoolId(""),
+        endpoint="lease",
+        prices=Prices(0, 0, 0, nothing, nothing, nothing),
+        max_prompt_tokens=0,
+        max_output_tokens=0,
+    )

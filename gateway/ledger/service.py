@@ -6,16 +6,18 @@ know HTTP, routes or engines.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database
-from gateway.ids import GatewayId, IdSource, RequestId
+from gateway.ids import GatewayId, IdSource, RequestId, TenantId
 from gateway.ledger.errors import DuplicateSettlement
+from gateway.ledger.leases import Leases
 from gateway.ledger.outage import Outage
 from gateway.ledger.repository.budgets import budgets_revision, hard_scopes, note_refusals
 from gateway.ledger.repository.instances import beat, mark_stopped, stop_earlier_runs
+from gateway.ledger.repository.leases import allowances, stale_leases
 from gateway.ledger.reserving import Reserver
 from gateway.ledger.settler import Settler
 from gateway.ledger.settling import SettleBatch
@@ -30,6 +32,8 @@ __all__ = ["HEARTBEAT_SILENCE_S", "Ledger"]
 
 HEARTBEAT_INTERVAL_S = 1.0
 REPLAY_INTERVAL_S = 0.5
+LEASE_SWEEP_BEATS = 60
+"""How often leases that have expired are looked for, whosever they are."""
 HEARTBEAT_SILENCE_S = 30.0
 """A run that has been silent for this long by the database's clock is taken for dead."""
 
@@ -56,6 +60,8 @@ class Ledger:
         self._spool = Spool(settings.spool_dir, gateway_id)
         self._unrecorded = UnrecordedHolds(Spool(settings.spool_dir, f"{gateway_id}.unrecorded"))
         self._outage = Outage(clock, settings.outage_grace_s)
+        self._leases = Leases(clock)
+        self._allowances: dict[TenantId, int] = {}
         self._settler = Settler(
             self._settle_database,
             SettleBatch(ids),
@@ -68,8 +74,10 @@ class Ledger:
             self._reserve_database,
             instance_id=self._instance_id,
             clock=clock,
+            ids=ids,
             metrics=metrics,
             outage=self._outage,
+            leases=self._leases,
             timeout_s=settings.reserve_timeout_s,
             hold_ttl_s=settings.hold_ttl_s,
             discard=self._settler.discard,
@@ -80,6 +88,7 @@ class Ledger:
         self._has_taken_over = False
         """What earlier runs of this gateway left open is the reconciler's."""
         self._is_draining = False
+        self._beats = 0
         self._batchers: list[asyncio.Task[None]] = []
         self._helpers: list[asyncio.Task[None]] = []
         self._log = get_logger(__name__)
@@ -112,22 +121,21 @@ class Ledger:
     def settle(self, settlement: Settlement) -> None:
         """Charge what was produced. Never awaits. A second call for one request is DuplicateSettlement."""
         hold = self._forget(settlement.request_id)
-        self._settler.submit(settlement)
-        self._unrecorded.handed_over(hold)
+        self._hand_over(hold, settlement)
 
     def release(self, request_id: RequestId, reason: str, status: SettlementStatus = "error") -> None:
         """Nothing was produced, or the fault was ours: an event without tokens, the hold is given back."""
         hold = self._forget(request_id)
-        self._settler.submit(
-            Settlement(hold=hold, status=status, occurred_at=self._clock.now(), error_code=reason)
+        self._hand_over(
+            hold, Settlement(hold=hold, status=status, occurred_at=self._clock.now(), error_code=reason)
         )
-        self._unrecorded.handed_over(hold)
 
     async def drain(self) -> None:
         """Admit nothing more, commit (or spool) everything that was handed in, and stop."""
         self._is_draining = True
         self._reserver.close()
         await self._batchers[0]
+        self._leases.give_back_unused(self._settler.discard)
         self._settler.close()
         await self._batchers[1]
         for helper in self._helpers:
@@ -147,6 +155,11 @@ class Ledger:
             raise DuplicateSettlement(f"{request_id} is not open here")
         self._metrics.ledger_open_holds.set(len(self._open))
         return hold
+
+    def _hand_over(self, hold: Hold, settlement: Settlement) -> None:
+        self._settler.submit(settlement)
+        self._unrecorded.handed_over(hold)
+        self._leases.handed_over(hold)
 
     async def _run_heartbeat(self) -> None:
         while True:
@@ -169,12 +182,15 @@ class Ledger:
                 revision = await budgets_revision(connection)
                 if revision != self._budgets_revision:
                     self._outage.remember_hard_scopes(await hard_scopes(connection))
+                    self._allowances = await allowances(connection)
                     self._budgets_revision = revision
                 if used_up:
                     await note_refusals(connection, used_up)
             self._reserver.used_up.told(used_up)
             if self._is_replayed and not self._has_taken_over:
                 await self._take_over()
+            if self._has_taken_over:
+                await self._refresh_leases(revision)
         except DATABASE_ERRORS as error:
             self._outage.begin(error)
         else:
@@ -185,8 +201,36 @@ class Ledger:
         async with self._settle_database.transaction() as connection:
             await self._unrecorded.restore(connection)
             await stop_earlier_runs(connection, self._instance_id, self._gateway_id)
+            # All that was drawn from their leases is settled by now, unless some of it was just restored.
+            stale = await stale_leases(
+                connection,
+                self._instance_id,
+                self._gateway_id,
+                of_earlier_runs=not self._unrecorded.has_earlier,
+            )
+        self._give_back(stale)
         await self._unrecorded.forget_earlier()
         self._has_taken_over = True
+
+    async def _refresh_leases(self, revision: int) -> None:
+        self._beats += 1
+        if self._beats % LEASE_SWEEP_BEATS == 0:
+            async with self._settle_database.statement() as connection:
+                stale = await stale_leases(
+                    connection, self._instance_id, self._gateway_id, of_earlier_runs=False
+                )
+            self._give_back(stale)
+        await self._leases.refresh(
+            self._allowances,
+            revision,
+            self._reserver.lease,
+            self._settler.discard,
+            self._settler.is_idle,
+        )
+
+    def _give_back(self, leases: Sequence[RequestId]) -> None:
+        for lease_id in leases:
+            self._settler.discard(lease_id)
 
     async def _mark_stopped(self) -> None:
         if self._open:

@@ -5,6 +5,7 @@ The order within the statement: the guard (sorted by request id), the holds, the
 server is away.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,6 +17,7 @@ from gateway.ledger.batcher import commit_at_once, commit_batch
 from gateway.ledger.lateness import Booking, is_fresh, look_back
 from gateway.ledger.pricing import charge
 from gateway.ledger.repository.budgets import limits_of, spend
+from gateway.ledger.repository.leases import draw_leases
 from gateway.ledger.repository.settling import (
     EventRow,
     attempt_rows,
@@ -128,7 +130,7 @@ class SettleBatch:
         late = await _takes_without_hold(
             connection, [one for one in firsts.values() if not one.settlement.hold.is_recorded]
         )
-        return await settle_all(
+        settled = await settle_all(
             connection,
             [one.event for one in firsts.values()],
             [row for one in firsts.values() for row in attempt_rows(one.settlement)],
@@ -141,6 +143,13 @@ class SettleBatch:
             ],
             discards=discards,
         )
+        drawn: dict[RequestId, int] = defaultdict(int)
+        for request_id in settled:
+            hold = firsts[request_id].settlement.hold
+            if hold.lease_id is not None:
+                drawn[hold.lease_id] += hold.amount_nanousd
+        await draw_leases(connection, drawn)
+        return settled
 
     async def _correct(self, connection: WriteConnection, late: _Charged, booking: Booking) -> bool:
         """Better evidence about a request that was settled provisionally: charge the signed difference, once."""

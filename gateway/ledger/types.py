@@ -107,6 +107,10 @@ class Hold:
     reserved_at: datetime
     expires_at: datetime
     is_recorded: bool = True
+    is_lease: bool = False
+    """Of a gateway and not of a request: what it may hand out while Postgres is away."""
+    lease_id: RequestId | None = None
+    """The lease that this one was drawn from, while Postgres was away."""
 
     @property
     def request_id(self) -> RequestId:

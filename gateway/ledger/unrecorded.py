@@ -33,6 +33,11 @@ class UnrecordedHolds:
         self._open: set[RequestId] = set()
         self._log = get_logger(__name__)
 
+    @property
+    def has_earlier(self) -> bool:
+        """An earlier run left some, which `forget_earlier` has not forgotten yet."""
+        return self._left > 0
+
     async def note(self, hold: Hold) -> None:
         """On the disk when it returns. Raises LedgerUnavailable if it cannot be: then nobody may be admitted."""
         self._open.add(hold.request_id)

@@ -76,10 +76,15 @@ class Books:
 
     async def watch_budgets(self) -> None:
         """From now on every state that a budget row is committed in is kept, in `budget_history`."""
-        await self.run("CREATE TABLE budget_history (LIKE budget_period)")
+        await self.run(
+            "CREATE TABLE budget_history (xid xid8, LIKE budget_period, PRIMARY KEY (xid, budget_id, period_key))"
+        )
         await self.run(
             "CREATE FUNCTION keep_history() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
-            " INSERT INTO budget_history SELECT NEW.*; RETURN NULL; END $$"
+            " INSERT INTO budget_history SELECT pg_current_xact_id(), NEW.*"
+            " ON CONFLICT (xid, budget_id, period_key) DO UPDATE"  # a transaction's last word is what it commits
+            " SET held_nanousd = EXCLUDED.held_nanousd, spent_nanousd = EXCLUDED.spent_nanousd;"
+            " RETURN NULL; END $$"
         )
         await self.run(
             "CREATE TRIGGER keep_history AFTER INSERT OR UPDATE ON budget_period"

@@ -24,6 +24,7 @@ from gateway.errors import (
     NotFound,
     ServiceUnavailable,
 )
+from gateway.http.admin.allowances import AllowanceRoutes
 from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budget_alerts import BudgetAlertRoutes
 from gateway.http.admin.budgets import BudgetRoutes
@@ -62,6 +63,7 @@ RESOURCES = (
     PoolRoutes,
     BudgetRoutes,
     BudgetAlertRoutes,
+    AllowanceRoutes,
     SpendLimitRoutes,
     SpendAlertRoutes,
     EntryRoutes,

@@ -21,6 +21,7 @@ __all__ = [
     "BudgetRefusal",
     "Hold",
     "LedgerEntry",
+    "OutageAllowance",
     "SettledRequest",
     "UsageEvent",
     "UserPseudonym",
@@ -99,8 +100,21 @@ class BudgetRefusal(Base):
     refused_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
+class OutageAllowance(Base):
+    """How much a tenant may spend at each gateway while the database is away, from a lease. No row: nothing."""
+
+    __tablename__ = "outage_allowance"
+    __table_args__ = (CheckConstraint("amount_nanousd > 0", name="positive"),)
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    amount_nanousd: Mapped[int]
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
 class Hold(Base):
     """Money reserved for one request in flight, with all that is needed to settle it without its gateway.
+
+    A lease is the hold of a gateway and not of a request: an allowance that it hands out while the database is away.
 
     `takes` lists the exact budget rows: [{"budget_id", "period_key", "amount_nanousd"}].
     """
@@ -135,6 +149,7 @@ class Hold(Base):
     takes: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
     reserved_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+    is_lease: Mapped[bool] = mapped_column(Boolean, server_default=text("false"))
 
 
 class SettledRequest(Base):

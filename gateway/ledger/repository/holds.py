@@ -100,7 +100,7 @@ _ORPHANED = text(
     f"""
     SELECT {_COLUMNS}
     LEFT JOIN gateway_instance g ON g.instance_id = h.instance_id
-    WHERE (h.reserved_at, h.request_id) > (CAST(:after_at AS timestamptz), CAST(:after_id AS text))
+    WHERE NOT h.is_lease AND (h.reserved_at, h.request_id) > (CAST(:after_at AS timestamptz), CAST(:after_id AS text))
         AND (g.instance_id IS NULL OR g.stopped_at IS NOT NULL OR h.expires_at < now()
             OR g.heartbeat_at < now() - make_interval(secs => :silent_s))
     ORDER BY h.reserved_at, h.request_id LIMIT :limit
@@ -233,6 +233,7 @@ def _row(instance_id: str, hold: Hold) -> dict[str, Any]:
         "takes": hold.takes,
         "reserved_at": hold.reserved_at,
         "expires_at": hold.expires_at,
+        "is_lease": hold.is_lease,
     }
 
 
