@@ -7,6 +7,7 @@ no gateway packages.
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -174,6 +175,20 @@ def forget_user(
 
     with _one_sentence(), _database_named():
         typer.echo(f"forgotten: {asyncio.run(forget(_settings(), project, user))}")
+
+
+@review.command("rebuild")
+def rebuild_rollups(
+    day: Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], help="A day (UTC) of an open period.")],
+) -> None:
+    """Make a day's sums anew from its events, after `rollup_drift` was reported."""
+    from gateway.retention.commands import rebuild
+
+    with _one_sentence(), _database_named():
+        drift = asyncio.run(rebuild(_settings(), day.date()))
+        typer.echo(
+            f"they were wrong by {drift.nanousd} nano-USD, {drift.tokens} tokens, {drift.requests} requests"
+        )
 
 
 @review.command("list")

@@ -1,6 +1,7 @@
 """What an operator's commands do with the database: one function per command, from settings to an answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
@@ -8,13 +9,15 @@ import msgspec
 
 from gateway.clock import SystemClock
 from gateway.db import Database
-from gateway.errors import NotFound
+from gateway.errors import Conflict, NotFound
 from gateway.ids import IdSource
+from gateway.ledger.repository.closing import closed_before
 from gateway.ledger.repository.review import open_items, resolve_item
+from gateway.ledger.repository.rollups import Drift, rebuild_day
 from gateway.retention.tenants import Copied, TenantData
 from gateway.settings import Settings
 
-__all__ = ["copy_tenant", "delete_tenant", "forget", "open_review", "resolve"]
+__all__ = ["copy_tenant", "delete_tenant", "forget", "open_review", "rebuild", "resolve"]
 
 PAGE = 100
 T = TypeVar("T")
@@ -49,6 +52,19 @@ async def resolve(settings: Settings, item: int, how: str) -> None:
                 raise NotFound(f"There is no open item {item}.")
 
     await _with_database(settings, write)
+
+
+async def rebuild(settings: Settings, day: date) -> Drift:
+    """Raises Conflict for a day of a closed period, which never changes."""
+
+    async def write(database: Database) -> Drift:
+        async with database.transaction() as connection:
+            closed = await closed_before(connection)
+            if closed is not None and day < closed.date():
+                raise Conflict(f"{day} belongs to a closed billing period")
+            return await rebuild_day(connection, day)
+
+    return await _with_database(settings, write)
 
 
 async def _with_data(settings: Settings, work: Callable[[TenantData], Awaitable[T]]) -> T:

@@ -5,7 +5,7 @@ so that workers that share buckets cannot deadlock. There are no time watermarks
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from gateway.db import WriteConnection
 from gateway.ledger import models
 from gateway.obs.failpoints import failpoint
 
-__all__ = ["Drift", "fold_usage", "rollup_drift"]
+__all__ = ["Drift", "fold_usage", "rebuild_day", "rollup_drift"]
 
 _DIMENSIONS = ("tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status")
 _SUMS = (
@@ -48,7 +48,10 @@ _TAKE = text(
 )
 
 
-def _upsert(model: type[models.RollupMinute | models.RollupHour | models.RollupDay], unit: str) -> str:
+_Rollups = type[models.RollupMinute | models.RollupHour | models.RollupDay]
+
+
+def _upsert(model: _Rollups, unit: str) -> str:
     table = model.__tablename__
     summed = ("requests", *_SUMS)
     key_order = ", ".join(f'{name} COLLATE "C"' for name in _DIMENSIONS)
@@ -64,11 +67,12 @@ def _upsert(model: type[models.RollupMinute | models.RollupHour | models.RollupD
     """
 
 
-_UPSERTS = (
-    text(_upsert(models.RollupMinute, "minute")),
-    text(_upsert(models.RollupHour, "hour")),
-    text(_upsert(models.RollupDay, "day")),
+_TABLES: tuple[tuple[_Rollups, str], ...] = (
+    (models.RollupMinute, "minute"),
+    (models.RollupHour, "hour"),
+    (models.RollupDay, "day"),
 )
+_UPSERTS = tuple(text(_upsert(model, unit)) for model, unit in _TABLES)
 # One statement sees one snapshot: events still in the outbox are not yet due in the rollups. Each of the three tables
 # must come out equal, so each is summed up to days.
 _ROLLED = " UNION ALL ".join(
@@ -80,7 +84,7 @@ _ROLLED = " UNION ALL ".join(
         WHERE bucket >= CAST(:first AS timestamptz) AND bucket < CAST(:after_last AS timestamptz)
         GROUP BY 1, 2, {_DIMENSION_LIST}
     """
-    for model in (models.RollupMinute, models.RollupHour, models.RollupDay)
+    for model, _ in _TABLES
 )
 _DRIFT = text(
     f"""
@@ -106,6 +110,25 @@ _DRIFT = text(
 )
 
 
+_FOLDS_KEY = 7_466_011_208_423_519
+_FOLDING = text("SELECT pg_advisory_xact_lock_shared(:key)")
+_NOBODY_FOLDS = text("SELECT pg_advisory_xact_lock(:key)")
+
+
+def _rebuild(model: _Rollups, unit: str) -> str:
+    table = model.__tablename__
+    return f"""
+    INSERT INTO {table} (bucket, {_DIMENSION_LIST}, requests, {", ".join(_SUMS)})
+    SELECT date_trunc('{unit}', e.occurred_at, 'UTC'), {_DIMENSION_LIST},
+        count(*) FILTER (WHERE e.corrects IS NULL AND e.kind = 'request'), {_EVENT_SUMS}
+    FROM usage_event e
+    WHERE e.occurred_at >= CAST(:first AS timestamptz) AND e.occurred_at < CAST(:after_last AS timestamptz)
+        AND NOT EXISTS (
+            SELECT FROM outbox o WHERE o.topic = 'usage' AND o.payload ->> 'event_id' = CAST(e.event_id AS text))
+    GROUP BY 1, {_DIMENSION_LIST}
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Drift:
     """How far the rollups are from the events, summed without regard to sign over the three tables."""
@@ -123,6 +146,7 @@ class Drift:
 
 async def fold_usage(connection: WriteConnection, limit: int) -> int:
     """Add up to `limit` outbox rows to the rollups, whichever other workers do not hold; how many were added."""
+    await connection.execute(_FOLDING, {"key": _FOLDS_KEY})
     result = await connection.execute(_TAKE, {"limit": limit})
     rows: list[dict[str, Any]] = [dict(row) for row in result.mappings()]
     if not rows:
@@ -142,6 +166,25 @@ async def rollup_drift(connection: WriteConnection, first: date, after_last: dat
     bounds = {"first": _midnight(first), "after_last": _midnight(after_last)}
     row = (await connection.execute(_DRIFT, bounds)).one()
     return Drift(int(row[0]), int(row[1]), int(row[2]))
+
+
+async def rebuild_day(connection: WriteConnection, day: date) -> Drift:
+    """Make the rollups of a day (UTC) anew from its events, while nobody folds; by how much they were wrong. What is
+    still in the outbox is added when it is folded."""
+    await connection.execute(_NOBODY_FOLDS, {"key": _FOLDS_KEY})
+    drift = await rollup_drift(connection, day, day + timedelta(days=1))
+    bounds = {"first": _midnight(day), "after_last": _midnight(day + timedelta(days=1))}
+    for model, unit in _TABLES:
+        table = model.__tablename__
+        await connection.execute(
+            text(
+                f"DELETE FROM {table} WHERE bucket >= CAST(:first AS timestamptz)"
+                " AND bucket < CAST(:after_last AS timestamptz)"
+            ),
+            bounds,
+        )
+        await connection.execute(text(_rebuild(model, unit)), bounds)
+    return drift
 
 
 def _midnight(day: date) -> datetime:

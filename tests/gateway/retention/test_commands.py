@@ -1,6 +1,7 @@
 """The operator's commands, from settings to an answer."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from gateway.ledger.repository.review import ReviewNote, write_notes
 from gateway.retention import commands
 from gateway.settings import DatabaseSettings, Settings
 from tests.gateway.books import Books
+from tests.gateway.usage_events import settled, write
 
 
 @pytest.fixture
@@ -39,3 +41,18 @@ async def test_a_tenants_data_is_copied_forgotten_and_deleted(
     assert await commands.forget(settings, "proj_a", "nobody") == 0
     with pytest.raises(Conflict):
         await commands.delete_tenant(settings, "proj_a")
+
+
+async def test_a_days_sums_are_made_anew_unless_its_period_is_closed(
+    books: Books, settings: Settings
+) -> None:
+    at = datetime(2025, 3, 10, 12, tzinfo=UTC)
+    await write(books.database, [settled(1, at)])
+    await books.run("UPDATE rollup_day SET amount_nanousd = 0")
+    assert (await commands.rebuild(settings, at.date())).nanousd == 3000
+    assert not await commands.rebuild(settings, at.date())
+    await books.run(
+        "INSERT INTO billing_period VALUES ('2025-03', '2025-03-01Z', '2025-04-01Z', 1, 15, 3000)"
+    )
+    with pytest.raises(Conflict, match="closed"):
+        await commands.rebuild(settings, at.date())

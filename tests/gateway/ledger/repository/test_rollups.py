@@ -8,7 +8,7 @@ import pytest
 from gateway.db import Database, WriteConnection
 from gateway.ids import IdSource
 from gateway.ledger.batcher import commit_batch
-from gateway.ledger.repository.rollups import fold_usage, rollup_drift
+from gateway.ledger.repository.rollups import fold_usage, rebuild_day, rollup_drift
 from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.types import Hold
 from gateway.reconcile.evidence import settlement_without_evidence
@@ -89,6 +89,34 @@ async def test_what_a_cancelled_fold_had_taken_is_not_lost(books: Books, databas
     await _fold_all(database, 150)
     await database.close()
     assert await books.value("SELECT sum(requests)::int FROM rollup_day") == 400
+    async with books.database.transaction() as connection:
+        assert not await rollup_drift(connection, *DAYS)
+
+
+async def test_a_day_is_made_anew_while_others_settle_and_fold(books: Books, database_url: str) -> None:
+    await _settle(books, range(200))
+    await _fold_all(books.database, 500)
+    for statement in ("UPDATE rollup_hour SET requests = requests + 1", "DELETE FROM rollup_day"):
+        await books.run(statement)
+    database = Database(database_url, name="test-rebuild", pool_size=3)
+
+    async def rebuild() -> int:
+        wrong = 0
+        for day in (date(2026, 11, 28), date(2026, 11, 29)) * 3:
+            async with database.transaction() as connection:
+                wrong += (await rebuild_day(connection, day)).requests
+        return wrong
+
+    async def go_on() -> None:
+        for first in range(200, 400, 20):
+            await _settle(books, range(first, first + 20))
+            await _fold_all(database, 7)
+
+    wrong, _ = await asyncio.gather(rebuild(), go_on())
+    await _fold_all(database, 500)
+    await database.close()
+    assert wrong > 0
+    assert await books.value("SELECT sum(requests)::int FROM rollup_minute") == 400
     async with books.database.transaction() as connection:
         assert not await rollup_drift(connection, *DAYS)
 
