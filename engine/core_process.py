@@ -69,6 +69,7 @@ def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
         max_num_queued_reqs=scheduler.max_num_queued_reqs,
         max_num_queued_tokens=scheduler.max_num_queued_tokens,
         queue_timeout_s=scheduler.queue_deadline_s,
+        closes_late=resolved.device == "cuda",
         enable_prefix_caching=config.cache.enable_prefix_caching,
         debug_invariants=config.server.debug_invariants,
     )

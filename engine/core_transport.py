@@ -36,9 +36,10 @@ class CoreTransport:
         self._poller.register(supervisor.socket.fileno(), zmq.POLLIN)
 
     def drain(self, timeout_s: float) -> list[CoreInbound]:
-        """Everything that has arrived; waits up to `timeout_s` for the first message."""
+        """Everything that has arrived; waits up to `timeout_s` for the first message. The socket library waits in
+        milliseconds: what is less is over at once, so that a step is never late for it."""
         messages: list[CoreInbound] = []
-        wait_ms = 0 if self._supervisor.has_messages else math.ceil(timeout_s * 1000)
+        wait_ms = 0 if self._supervisor.has_messages else math.floor(timeout_s * 1000)
         if self._supervisor.socket.fileno() in dict(self._poller.poll(wait_ms)):
             self._supervisor.read()
         if self._supervisor.has_messages or self._supervisor.ended:

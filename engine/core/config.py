@@ -35,6 +35,8 @@ class CoreConfig:
     """A request that never got a row after this long is told that the server is overloaded."""
     steps_in_flight: int = 2
     """2: step N+1 is scheduled and launched while N runs. 1: one after the other."""
+    closes_late: bool = False
+    """Wait with scheduling step N+1 until N is about to end (`closing`): for runners that compute beside the host."""
     enable_prefix_caching: bool = True
     debug_invariants: bool = False
     """Run `check_integrity()` after every step instead of only when idle."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from engine.core.admission import Refusal, overload, refusal
+from engine.core.closing import Closing
 from engine.core.config import CoreConfig
 from engine.core.contract import BatchError, HandleT, Runner
 from engine.core.load import LoadMeter
@@ -50,6 +51,7 @@ class Loop(Generic[HandleT]):
         self._scheduler = Scheduler(config)
         self._outbox = Outbox(emit, config.num_workers, config.heartbeat_s)
         self._load = LoadMeter(self._scheduler)
+        self._closing = Closing()
         self._flights: deque[_Flight[HandleT]] = deque()
         self._num_arrivals = 0
         self._is_checked = True
@@ -63,19 +65,23 @@ class Loop(Generic[HandleT]):
 
     def turn(self) -> None:
         """One round of the loop: at most one step launched, at most one collected."""
-        messages = self._inbox.drain(self._patience_s())
-        for message in messages:
-            self._receive(message)
+        num_messages = self._receive_all(self._patience_s())
+        if self._config.closes_late and len(self._flights) == 1:
+            num_messages += self._wait_for_arrivals(self._flights[0])
         if self._is_stopping:
             self._abort(list(self._scheduler.live.values()))
         self._expire()
-        step = self._scheduler.schedule(self._clock())
+        began_s = self._clock()
+        step = self._scheduler.schedule(began_s)
         if step is not None:
-            self._flights.append(_Flight(step, self._runner.launch(step.schedule), self._clock()))
+            handle = self._runner.launch(step.schedule)
+            launched_s = self._clock()
+            self._closing.launched(began_s, launched_s)
+            self._flights.append(_Flight(step, handle, launched_s))
         assert self.is_idle or self._flights, "requests wait and nothing will ever move them"
         if self._flights and (step is None or len(self._flights) == self._config.steps_in_flight):
             self._collect()
-        self._check(is_quiet=step is None and not messages and not self._flights)
+        self._check(is_quiet=step is None and num_messages == 0 and not self._flights)
         self._outbox.flush(self._load.stats(), self._clock())
 
     def check_integrity(self) -> None:
@@ -88,6 +94,22 @@ class Loop(Generic[HandleT]):
     def _patience_s(self) -> float:
         """With nothing to compute, wait for a message, but not past the next heartbeat."""
         return self._config.heartbeat_s if self.is_idle else 0.0
+
+    def _receive_all(self, patience_s: float) -> int:
+        messages = self._inbox.drain(patience_s)
+        for message in messages:
+            self._receive(message)
+        return len(messages)
+
+    def _wait_for_arrivals(self, running: _Flight[HandleT]) -> int:
+        """Until the batch that follows the running step is closed. Returns how many messages came."""
+        count = 0
+        while not self._is_stopping:
+            left_s = self._closing.time_left(running.step, running.launched_s, self._clock())
+            if left_s <= 0:
+                break
+            count += self._receive_all(left_s)
+        return count
 
     def _receive(self, message: CoreInbound) -> None:
         match message:
@@ -150,7 +172,9 @@ class Loop(Generic[HandleT]):
         else:
             absorb(flight.step, result, later, self._scheduler, self._outbox)
         self._scheduler.retire(flight.step)
-        self._load.step_done(flight.step, flight.launched_s, self._clock())
+        now = self._clock()
+        self._load.step_done(flight.step, flight.launched_s, now)
+        self._closing.ended(flight.step, flight.launched_s, now)
         self._is_checked = False
 
     def _check(self, *, is_quiet: bool) -> None:
