@@ -4,6 +4,7 @@ Place: between the command line and the composition roots. Knows no rule of what
 """
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -50,9 +51,16 @@ def serve_gateway(settings: Settings) -> None:
         timeout_graceful_shutdown=round(settings.server.drain_timeout_s),
     )
     server = uvicorn.Server(config)
+    _keep_imports()
     server.run(sockets=[listening_socket(config)])
     if not server.started:
         sys.exit(NOT_STARTED)
+
+
+def _keep_imports() -> None:
+    """What was imported stays for good, so no collection walks it again: 100 ms of every stream's silence each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def listening_socket(config: uvicorn.Config) -> socket.socket:

@@ -1,6 +1,7 @@
 """The processes as an operator starts them: they serve, and SIGTERM ends them cleanly."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -13,7 +14,8 @@ import pytest
 import uvicorn
 
 from gateway.pool.process import free_port
-from gateway.serving import STALLED_PEER_S, listening_socket
+from gateway.serving import STALLED_PEER_S, listening_socket, serve_gateway
+from gateway.settings import Settings
 
 
 @pytest.fixture
@@ -69,6 +71,29 @@ async def test_the_worker_runs_and_ends(environ: dict[str, str]) -> None:
         worker.terminate()
         code = await asyncio.wait_for(worker.wait(), 30)
     assert code == 0
+
+
+def test_no_collection_walks_what_was_imported(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time the server runs, the modules' objects are out of the collector's sight."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    seen: list[tuple[int, int]] = []
+
+    def run(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        seen.append((gc.get_freeze_count(), len(gc.get_objects())))
+        server.started = True
+        for one in sockets:
+            one.close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    try:
+        serve_gateway(Settings())
+    finally:
+        gc.unfreeze()
+    [(frozen, walked)] = seen
+    assert frozen > 50_000 > walked
 
 
 def test_connections_do_not_outlive_a_peer_that_reads_nothing() -> None:
