@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import shutil
@@ -60,6 +61,8 @@ async def ask(
     taken: dict[str, list[Taken]] = {name: [] for name in QUERIES}
     async with Gateway(url, cache_url, directory) as gateway:
         facts = await Facts.of(gateway)
+        gc.collect()
+        gc.freeze()  # the client's and the tests' modules are in this process, and in no gateway
         for number in range(rounds + 1):
             for name, question in QUERIES.items():
                 path = f"/v1/organization{question(facts, draw)}"
