@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-__all__ = ["Period", "period_bounds", "period_key", "zone_of"]
+__all__ = ["PREPAID_KEY", "Period", "period_bounds", "period_key", "zone_of"]
 
 Period = Literal["daily", "weekly", "monthly", "prepaid"]
 

@@ -9,7 +9,9 @@ from enum import Enum
 from typing import Final
 
 __all__ = [
+    "DELIVERIES_KEPT",
     "EPOCHS_KEPT",
+    "FIRINGS_KEPT",
     "HANDLING",
     "HIDDEN_COLUMNS",
     "INSTANCES_KEPT",
@@ -26,6 +28,10 @@ INSTANCES_KEPT = timedelta(days=7)
 EPOCHS_KEPT = timedelta(days=90)
 MINUTES_KEPT = timedelta(days=62)
 """Rollups by minute; longer than any open billing period. Hours and days are kept for ever."""
+DELIVERIES_KEPT = timedelta(days=30)
+"""Of alerts, with the address each went to, once they are over; the records stay."""
+FIRINGS_KEPT = timedelta(days=62)
+"""What fired, and which budgets refused, in periods with an end: longer than the longest, so that nothing fires twice."""
 REFUSALS_KEPT = timedelta(days=62)
 """Longer than the window of any objective."""
 

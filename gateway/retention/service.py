@@ -47,6 +47,9 @@ class Retention:
             ),
             "rollup_minute": lambda c: pruning.prune_minutes(c, policy.MINUTES_KEPT, limit),
             "refusal_minute": lambda c: pruning.prune_refusals(c, policy.REFUSALS_KEPT, limit),
+            "delivery": lambda c: pruning.prune_deliveries(c, policy.DELIVERIES_KEPT, limit),
+            "alert_firing": lambda c: pruning.prune_firings(c, policy.FIRINGS_KEPT, limit),
+            "budget_refusal": lambda c: pruning.prune_budget_refusals(c, policy.FIRINGS_KEPT, limit),
             "gateway_instance": lambda c: pruning.prune_instances(c, policy.INSTANCES_KEPT),
             "engine_epoch": lambda c: pruning.prune_epochs(c, policy.EPOCHS_KEPT),
         }

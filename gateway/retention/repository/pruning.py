@@ -7,13 +7,17 @@ from datetime import date, timedelta
 from sqlalchemy import text
 
 from gateway.db import WriteConnection
+from gateway.ledger.periods import PREPAID_KEY
 
 __all__ = [
     "allow_time",
     "drop_usage_partition",
     "oldest_usage_months",
     "prune_attempts",
+    "prune_budget_refusals",
+    "prune_deliveries",
     "prune_epochs",
+    "prune_firings",
     "prune_guards",
     "prune_instances",
     "prune_journal_rows",
@@ -51,6 +55,28 @@ _REFUSALS = text(
     """
     DELETE FROM refusal_minute WHERE ctid IN (
         SELECT ctid FROM refusal_minute WHERE bucket < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
+_DELIVERIES = text(
+    """
+    DELETE FROM delivery WHERE ctid IN (
+        SELECT ctid FROM delivery
+        WHERE next_attempt_at IS NULL AND created_at < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
+# A prepaid budget's one period has no end: what was told of it stays told.
+_FIRINGS = text(
+    f"""
+    DELETE FROM alert_firing WHERE ctid IN (
+        SELECT ctid FROM alert_firing
+        WHERE period_key <> '{PREPAID_KEY}' AND fired_at < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
+_BUDGET_REFUSALS = text(
+    f"""
+    DELETE FROM budget_refusal WHERE ctid IN (
+        SELECT ctid FROM budget_refusal
+        WHERE period_key <> '{PREPAID_KEY}' AND refused_at < now() - CAST(:kept AS interval) LIMIT :limit)
     """
 )
 _PARTITIONS = text(
@@ -110,3 +136,16 @@ async def prune_minutes(connection: WriteConnection, kept: timedelta, limit: int
 
 async def prune_refusals(connection: WriteConnection, kept: timedelta, limit: int) -> int:
     return (await connection.execute(_REFUSALS, {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_deliveries(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    """Those that are over, delivered or given up."""
+    return (await connection.execute(_DELIVERIES, {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_firings(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    return (await connection.execute(_FIRINGS, {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_budget_refusals(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    return (await connection.execute(_BUDGET_REFUSALS, {"kept": kept, "limit": limit})).rowcount

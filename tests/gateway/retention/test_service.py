@@ -97,6 +97,32 @@ async def test_minutes_go_only_from_closed_periods(books: Books, database: Datab
     assert await books.count("rollup_hour") == 1
 
 
+async def test_deliveries_that_are_over_go_and_what_fired_in_periods_with_an_end(
+    books: Books, database: Database
+) -> None:
+    await books.run("INSERT INTO alert_record VALUES ('a', 't', NULL, '{}', now())")
+    for name, age, due in (("over", 31, "NULL"), ("fresh", 29, "NULL"), ("going", 31, "now()")):
+        await books.run(
+            "INSERT INTO delivery (id, record_id, channel, target_key, target, next_attempt_at, created_at)"
+            f" VALUES (:id, 'a', 'email', :id, '{{}}', {due}, now() - make_interval(days => :age))",
+            id=name,
+            age=age,
+        )
+    for columns in (
+        "alert_firing (subject, period_key, threshold_nanousd, fired_at)",
+        "budget_refusal (budget_id, period_key, limit_nanousd, refused_at)",
+    ):
+        await books.run(
+            f"INSERT INTO {columns} VALUES ('s', '2026-01', 1, now() - interval '63 days'),"
+            " ('s', '2026-03', 1, now()), ('s', 'prepaid', 1, now() - interval '63 days')"
+        )
+    gone = await Retention(database, None).run_once()
+    assert (gone["delivery"], gone["alert_firing"], gone["budget_refusal"]) == (1, 1, 1)
+    kept = await books.rows("SELECT id FROM delivery ORDER BY 1")
+    assert [row[0] for row in kept] == ["fresh", "going"]
+    assert await books.count("alert_record") == 1
+
+
 async def test_a_month_of_events_goes_only_when_it_is_old_closed_and_exported(
     books: Books, database: Database
 ) -> None:
