@@ -52,6 +52,7 @@ HANDLING: Final = {
     "rate_limit": Handling.DELETED,
     "model_permission": Handling.DELETED,
     "route": Handling.DELETED,
+    "outage_allowance": Handling.DELETED,
     "budget": Handling.DELETED,
     "user_pseudonym": Handling.DELETED,
     "api_key": Handling.DELETED,

@@ -63,7 +63,8 @@ async def tenant_status(connection: WriteConnection, tenant_id: str) -> str | No
 
 
 async def open_hold_count(connection: WriteConnection, tenant_id: str) -> int:
-    query = text("SELECT count(*) FROM hold WHERE tenant_id = :tenant_id")
+    """Of requests. A lease of an outage allowance ends by itself once the allowance is gone."""
+    query = text("SELECT count(*) FROM hold WHERE tenant_id = :tenant_id AND NOT is_lease")
     return int((await connection.execute(query, {"tenant_id": tenant_id})).scalar_one())
 
 
