@@ -70,9 +70,14 @@ class BucketStore:
             await self._put(f"{prefix}/{path.name}", path)
 
     async def read(self, prefix: str, name: str) -> AsyncIterator[bytes]:
-        found = await obstore.get_async(self._store, f"{prefix}/{name}")
-        async for piece in found.stream():
-            yield bytes(piece)
+        try:
+            found = await obstore.get_async(self._store, f"{prefix}/{name}")
+            async for piece in found.stream():
+                yield bytes(piece)
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError) as error:
+            raise _failed(self.address, "read", error) from error
 
     async def _put(self, key: str, path: Path) -> None:
         try:

@@ -36,7 +36,7 @@ class BlobStore(Protocol):
         ...
 
     def read(self, prefix: str, name: str) -> AsyncIterator[bytes]:
-        """A published file, in pieces. Raises FileNotFoundError."""
+        """A published file, in pieces. Raises FileNotFoundError, or ExportError if the store cannot be reached."""
         ...
 
 
@@ -55,7 +55,13 @@ class DirectoryStore:
         await asyncio.to_thread(self._publish, prefix, directory)
 
     async def read(self, prefix: str, name: str) -> AsyncIterator[bytes]:
-        with (self._root / prefix / name).open("rb") as file:
+        try:
+            file = (self._root / prefix / name).open("rb")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ExportError(f"{self._root} cannot be read: {error.strerror}") from error
+        with file:
             while piece := await asyncio.to_thread(file.read, _CHUNK_BYTES):
                 yield piece
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +93,60 @@ def test_what_cannot_be_done_is_one_sentence(arguments: tuple[str, ...], said: s
     code, out, err = _export(*(argument.format(tmp_path) for argument in arguments))
     assert (code, out) == (1, "")
     assert f"error: {said}" in err
+
+
+# The command as it is, with small parts; it kills itself when it has named the part that it is told.
+_COMMAND = """
+import functools, os, signal, sys
+from gateway.cli import app
+from gateway.exports import service
+from gateway.exports.staging import Staging
+
+fatal, *arguments = sys.argv[1:]
+service.build = functools.partial(service.build, part_rows=4)
+finish = Staging.finish
+
+def killed(self, name, rows):
+    part = finish(self, name, rows)
+    if name.startswith(fatal):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+Staging.finish = killed
+app(arguments)
+"""
+
+
+@pytest.mark.usefixtures("environ")
+def test_killed_it_leaves_nothing_to_see_and_goes_on(database_url: str, tmp_path: Path) -> None:
+    asyncio.run(_fill(database_url))
+
+    def run(fatal: str, destination: Path) -> subprocess.CompletedProcess[str]:
+        day = DAY.date().isoformat()
+        arguments = ["export", "--format", "csv", "--from", day, "--destination", str(destination)]
+        command = [sys.executable, "-c", _COMMAND, fatal, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    assert run("part-00003", tmp_path / "killed").returncode == -signal.SIGKILL
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == [".staging"]
+    before = _times(tmp_path / "killed")
+    again, whole = run("none", tmp_path / "killed"), run("none", tmp_path / "whole")
+    assert (again.returncode, whole.returncode) == (0, 0), again.stderr + whole.stderr
+    assert again.stdout == whole.stdout.replace("/whole/", "/killed/")
+    assert _files(tmp_path / "killed") == _files(tmp_path / "whole")
+    taken_up = _times(tmp_path / "killed").keys() & before.keys()
+    assert {name: _times(tmp_path / "killed")[name] for name in taken_up} == before
+    assert set(before) == {"part-00001.csv", "part-00002.csv"}
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(root)): p.read_bytes()
+        for p in root.rglob("*")
+        if p.is_file() and p.suffix != ".lock"
+    }
+
+
+def _times(root: Path) -> dict[str, int]:
+    """When the first two parts were written: what a second run does not do again."""
+    return {path.name: path.stat().st_mtime_ns for path in root.rglob("part-0000[12].csv")}

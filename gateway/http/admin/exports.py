@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from gateway.db import ReadSession, WriteSession
-from gateway.errors import Conflict, InvalidValue, NotFound
+from gateway.errors import Conflict, InvalidValue, NotFound, ServiceUnavailable
 from gateway.exports.models import ExportRun
 from gateway.exports.repository import runs
 from gateway.exports.repository.closed import is_closed
 from gateway.exports.store import BlobStore
-from gateway.exports.types import ExportSpec, FormatName, Period
+from gateway.exports.types import ExportError, ExportSpec, FormatName, Period
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 
 __all__ = ["ExportRoutes"]
@@ -102,6 +102,8 @@ class ExportRoutes:
             first = await anext(pieces, b"")
         except FileNotFoundError:
             raise NotFound("The file is no longer there.") from None
+        except ExportError:
+            raise ServiceUnavailable("The destination of the exports cannot be reached right now.") from None
         headers = {"content-disposition": f'attachment; filename="{name}"', **file}
         return StreamingResponse(
             _resumed(first, pieces), media_type=_TYPES[name.rpartition(".")[2]], headers=headers

@@ -94,6 +94,8 @@ async def test_what_cannot_be_reached_is_said_in_one_line(endpoint: str, tmp_pat
     away = BucketStore(Bucket("exports", "", "http://127.0.0.1:1"), KEYS, tmp_path)
     with pytest.raises(ExportError, match=r"^s3://exports cannot be read: "):
         await away.manifest("csv/p/all")
+    with pytest.raises(ExportError, match=r"^s3://exports cannot be read: "):
+        await anext(away.read("csv/p/all", "part-00001.csv"))
 
 
 async def test_a_whole_export(database: Database, ledger: Ledger, endpoint: str, tmp_path: Path) -> None:

@@ -126,6 +126,24 @@ async def test_a_duplicate_is_a_delivery(sender: Sender, stripe: FakeStripe) -> 
     assert stripe.totals == {"cus_a": 5}
 
 
+async def test_a_worker_that_dies_before_its_mark_counts_nothing_twice(
+    sender: Sender, stripe: FakeStripe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent, and killed before that is recorded: the lease runs out, and the same event is sent again."""
+    await sender.queue(5)
+    with monkeypatch.context() as dying:
+        dying.setattr(deliveries, "record", _dies)
+        with pytest.raises(ExceptionGroup):
+            await sender.send()
+    assert (await sender.statuses(), stripe.totals) == (["pending"], {"cus_a": 5})
+    await sender.send()
+    assert (await sender.statuses(), stripe.totals) == (["delivered"], {"cus_a": 5})
+
+
+async def _dies(*arguments: object) -> None:
+    raise ConnectionError("killed here")
+
+
 async def test_without_an_answer_for_a_day_nobody_guesses(
     sender: Sender, stripe: FakeStripe, clock: ManualClock
 ) -> None:
