@@ -138,7 +138,9 @@ class Lookout:
             return next(pages, None)
 
         while (page := await asyncio.to_thread(following)) is not None:
-            await self._save(replica, None, page.records, page.unreadable)
+            await self._save(replica, None, (), page.unreadable)
+            for first in range(0, len(page.records), PAGE_RECORDS):
+                await self._save(replica, None, page.records[first : first + PAGE_RECORDS], ())
 
     async def _save(
         self,

@@ -101,7 +101,8 @@ def _fresh_directory(directory: Path) -> Path:
         raise Conflict(f"{directory} exists already")
     fresh = directory.with_name(directory.name + ".part")
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    fresh.mkdir(mode=0o700)
     return fresh
 
 

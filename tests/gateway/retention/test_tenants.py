@@ -54,6 +54,7 @@ async def test_a_copy_is_whole_and_holds_no_secret(data: TenantData, tmp_path: P
         "manifest.json",
         *(f"{t}.jsonl" for t in tenant_tables()),
     }
+    assert out.stat().st_mode & 0o077 == 0, "nobody else's to read"
     counts = {table: file.rows for table, file in copied.items() if file.rows}
     assert counts == {
         "tenant": 1, "api_key": 1, "budget": 1, "usage_event": 5, "attempt": 5, "settled_request": 5,
