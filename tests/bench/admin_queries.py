@@ -139,6 +139,11 @@ QUERIES: dict[str, Question] = {
     # what stands beside them in the console
     "projects": _range(1, "/projects?limit=100"),
     "keys of the big project": _range(1, "/projects/{big}/api_keys?limit=100"),
-    "budgets": _range(1, "/budgets"),
-    "prices": _range(1, "/prices"),
+    "budgets": _range(1, "/budgets?limit=100"),
+    "prices": _range(1, "/prices?limit=100"),
+    "routes": _range(1, "/routes?limit=100"),
+    "credits of the big project": _range(1, "/credits?limit=100&project_id={big}"),
+    "adjustments": _range(1, "/adjustments?limit=100"),
+    "exports": _range(1, "/exports?limit=100"),
+    "alerts": _range(1, "/alerts?limit=100"),
 }  # fmt: skip

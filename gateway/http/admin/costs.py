@@ -26,6 +26,10 @@ from gateway.money import decimal_usd
 __all__ = ["CostRoutes"]
 
 DAYS_MAX = 180
+LINE_DAYS_MAX = 92
+"""Of a page with line items, which are several for each model: a quarter, and the next page begins after it."""
+
+ONE_SUM: tuple[SumName, ...] = ("amount_nanousd",)
 OTHER_SOURCE = "unlabeled"
 COMPONENTS = ("input_tokens", "cached_input_tokens", "output_tokens", "adjustments")
 CREDITS = "credits"
@@ -75,8 +79,10 @@ class CostRoutes:
                 return _line_results(rows, fields, frozenset(lines), by_line, named)
             return [_result(row.sums.amount_nanousd, named | _names(fields, row.group)) for row in rows]
 
-        sums: tuple[SumName, ...] = COST_SUMS if by_line or lines else ("amount_nanousd",)
-        return await self._pages.answer(params, "1d", params.limit, wanted, dimensions, sums, results)
+        limit, sums = params.limit, ONE_SUM
+        if by_line or lines:
+            limit, sums = min(limit, LINE_DAYS_MAX), COST_SUMS
+        return await self._pages.answer(params, "1d", limit, wanted, dimensions, sums, results)
 
 
 def _line_results(

@@ -167,6 +167,23 @@ async def test_pages_are_walked_to_the_end(costs: Any) -> None:
     assert [bucket.start_time for bucket in buckets] == [START, START + DAY, START + 2 * DAY]
 
 
+async def test_line_items_come_a_quarter_at_a_time(costs: Any) -> None:
+    """Duty C23: whatever the limit, a page with lines ends after 92 days, and the next one goes on."""
+    query = {
+        "start_time": START - 100 * DAY,
+        "end_time": START + 3 * DAY,
+        "limit": 180,
+        "group_by": ["line_item"],
+    }
+    first = await costs(**query)
+    assert (len(first.data), first.has_more) == (92, True)
+    second = await costs(**query, page=first.next_page)
+    assert (len(second.data), second.has_more) == (11, False)
+    assert second.data[0].start_time == first.data[-1].end_time
+    assert sum(nanousd(result) for bucket in second.data for result in bucket.results) == sum(COSTS)
+    assert len((await costs(**{**query, "group_by": []})).data) == 103
+
+
 async def test_amounts_lose_nothing(costs: Any, gateway: Gateway) -> None:
     """The JSON has every digit; a client of doubles has them back up to millions of dollars."""
     [event] = await gateway.sql("SELECT * FROM usage_event WHERE request_id = 'req_000002'")
