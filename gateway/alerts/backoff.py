@@ -21,10 +21,12 @@ SCHEDULE_S = (
 JITTER_PERCENT = 20
 
 
-def delay_s(attempts: int, draw: Callable[[int], int]) -> float | None:
+def delay_s(attempts: int, draw: Callable[[int], int], at_least_s: float = 0.0) -> float | None:
     """After that many failed attempts; None: it is given up. Up to a fifth longer than the schedule says, so that what
-    failed together does not come back together. `draw(n)` is a whole number below n."""
+    failed together does not come back together. `draw(n)` is a whole number below n. Who asks for more time
+    (`at_least_s`) gets it, up to the longest wait of the schedule."""
     assert attempts >= 1
     if attempts >= len(SCHEDULE_S):
         return None
-    return SCHEDULE_S[attempts] * (100 + draw(JITTER_PERCENT + 1)) / 100
+    wait_s = max(SCHEDULE_S[attempts], min(at_least_s, SCHEDULE_S[-1]))
+    return wait_s * (100 + draw(JITTER_PERCENT + 1)) / 100

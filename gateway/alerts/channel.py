@@ -18,6 +18,11 @@ __all__ = ["Channel", "NotDelivered", "Undeliverable"]
 class NotDelivered(Exception):
     """This attempt failed; a later one may succeed. The text says why, without secrets."""
 
+    def __init__(self, why: str, retry_after_s: float = 0.0) -> None:
+        """`retry_after_s`: the other side asked not to be tried before."""
+        super().__init__(why)
+        self.retry_after_s = retry_after_s
+
 
 class Undeliverable(NotDelivered):
     """No attempt will ever succeed: the target itself refuses."""

@@ -105,7 +105,8 @@ class Courier:
         self._metrics.deliveries.labels(message.channel, "delivered").inc()
 
     async def _failed(self, message: Message, error: NotDelivered) -> None:
-        delay = None if isinstance(error, Undeliverable) else delay_s(message.attempt, self._draw)
+        is_final = isinstance(error, Undeliverable)
+        delay = None if is_final else delay_s(message.attempt, self._draw, error.retry_after_s)
         async with self._database.transaction() as connection:
             await mark_failed(connection, message, str(error)[:ERROR_CHARS_MAX], delay)
         outcome = "given_up" if delay is None else "failed"

@@ -95,6 +95,13 @@ async def test_a_failure_is_tried_again_with_the_same_id(bench: Bench) -> None:
     assert [message.attempt for message in far.seen] == [1, 2, 3]
 
 
+async def test_a_target_may_ask_for_more_time(bench: Bench) -> None:
+    await tell(bench, "r1")
+    await courier(bench, Script("email", NotDelivered("429 slow down", retry_after_s=60.0))).run_once()
+    [(*_, seconds, _, last)] = await rows(bench)
+    assert (abs(seconds - 60) <= 2, last) == (True, "429 slow down")
+
+
 async def test_it_ends_when_the_target_refuses_or_the_schedule_does(bench: Bench) -> None:
     await tell(bench, "r1")
     assert await courier(bench, Script("email", Undeliverable("550 nobody"))).run_once() == 1
