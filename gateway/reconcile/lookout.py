@@ -48,6 +48,8 @@ class View:
     """Their journals were read to the end."""
     silent: set[ReplicaId] = field(default_factory=set)
     """Not answering, for less than GONE_AFTER_S."""
+    gone: set[ReplicaId] = field(default_factory=set)
+    """Readable, but only their volumes: nobody will write an end to what is open there."""
 
 
 class Lookout:
@@ -121,6 +123,7 @@ class Lookout:
             return
         view.silent.discard(replica.replica_id)
         view.readable.add(replica.replica_id)
+        view.gone.add(replica.replica_id)
 
     def _note_silence(self, replica: ReplicaRef, view: View) -> bool:
         """Whether it has been silent for so long that it is gone for good."""

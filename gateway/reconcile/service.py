@@ -56,7 +56,7 @@ LIVE_LAG_S = 60.0
 """How long a gateway that is alive may take to settle what has ended for its engine: its caller may read slowly."""
 UNKNOWN_AFTER_S = 3600.0
 """How long the ledger may not know a request that a journal knows: its settlement may wait in a spool."""
-EVENT_WINDOW_S = 600.0
+EVENT_WINDOW_S = 120.0
 """How far back each comparison of events with their attempts looks; each is compared several times."""
 
 
@@ -126,7 +126,8 @@ class Reconciler:
         if any(replica_id in view.silent for replica_id in pool):
             return None
         if attempts:
-            is_cut_off = any(not one.has_ended and one.replica_id in view.readable for one in attempts)
+            living = view.readable - view.gone
+            is_cut_off = any(not one.has_ended and one.replica_id in living for one in attempts)
             if is_cut_off and self._clock.now() < hold.expires_at:
                 return None  # the engine's supervisor closes such a journal; its last word is still to come
             return settlement_from_journal(hold, attempts)

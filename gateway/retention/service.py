@@ -15,8 +15,8 @@ from gateway.retention.repository import pruning
 
 __all__ = ["Retention"]
 
-ROWS_PER_STEP = 5_000
-STEPS_PER_PASS = 200
+ROWS_PER_STEP = 20_000
+STEPS_PER_PASS = 250
 
 Step = Callable[[WriteConnection], Awaitable[int]]
 

@@ -121,6 +121,7 @@ async def test_the_volume_of_a_replica_that_is_gone_is_read(scene: Scene, tmp_pa
     journal.close()
     view = await scene.lookout.look([gone])
     assert (view.readable, view.silent, await scene.journalled()) == ({BAD}, set(), ["req_1"])
+    assert view.gone == {BAD}
     assert await scene.books.count("journal_cursor") == 0, "the engine's own cursor is left alone"
 
 

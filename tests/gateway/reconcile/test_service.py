@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from engine.server.journal import Journal, Record
 from gateway.db import Database
 from gateway.ids import IdSource, ReplicaId, RequestId
 from gateway.ledger.settling import SettleBatch
@@ -202,6 +204,32 @@ async def test_what_a_lost_engine_is_charged_for_is_listed_for_review(scene: Sce
     assert rows[0].details["charged_prompt_tokens"] == 30
     await scene.reconciler.check()
     assert scene.metrics.ledger_review_items.labels("engine_gone")._value.get() == 1
+
+
+async def test_what_the_volume_of_a_stopped_replica_says_is_its_last_word(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """Nobody will close its journal: there is nothing to wait for until the hold expires."""
+    journal = Journal(tmp_path, 0, lambda: int(NOW.timestamp() * 1000))
+    for completion in (0, 64):
+        journal.write(
+            Record(
+                kind="progress",
+                request_id="req_1",
+                engine_request_id="cmpl",
+                attempt=0,
+                epoch="e1",
+                prompt_tokens=10,
+                cached_tokens=4,
+                completion_tokens=completion,
+            )
+        )
+    journal.close()
+    await scene.books.run("UPDATE replica SET state = 'stopped', journal_dir = :dir", dir=str(tmp_path))
+    await scene.kill_gateway()
+    assert await scene.reconciler.run_once() == 1
+    assert await scene.event() == ("unknown", 6, 4, 64)
+    assert scene.reader.asked == []
 
 
 async def test_holds_that_must_wait_stand_before_nobody(
