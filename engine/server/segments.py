@@ -93,20 +93,29 @@ def read_from(path: Path, offset: int) -> bytes:
 
 
 def frames_of(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
-    """The frames in `data`, which was read from `offset` on."""
+    """The frames in `data`, which was read from `offset` on. A frame that the disk has spoilt costs only itself."""
     position = 0
     if offset == 0:
         if data[: len(MAGIC)] != MAGIC:
             return
         position = len(MAGIC)
-    while position + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, position)
-        start = position + _FRAME.size
-        payload = data[start : start + length]
-        if not 0 < length <= _MAX_PAYLOAD or len(payload) < length or zlib.crc32(payload) != checksum:
-            return
-        position = start + length
+    while (found := _next_frame(data, position)) is not None:
+        payload, position = found
         yield payload, offset + position
+
+
+def _next_frame(data: bytes, position: int) -> tuple[bytes, int] | None:
+    """The first whole frame at or behind `position`, and where it ends. What is behind a torn tail is not looked for
+    in vain for long: it ends with the data."""
+    last = min(len(data), position + _FRAME.size + _MAX_PAYLOAD) - _FRAME.size
+    for start in range(position, last + 1):
+        length, checksum = _FRAME.unpack_from(data, start)
+        begin = start + _FRAME.size
+        if 0 < length <= min(_MAX_PAYLOAD, len(data) - begin):
+            payload = data[begin : begin + length]
+            if zlib.crc32(payload) == checksum:
+                return payload, begin + length
+    return None
 
 
 @contextmanager

@@ -60,14 +60,22 @@ class VolumeJournal:
 
 
 def _payloads(data: bytes) -> Iterator[bytes]:
-    """Every whole frame; a torn tail was never promised to anybody."""
+    """Every whole frame. A torn tail was never promised to anybody; a frame that the disk has spoilt costs only
+    itself."""
     position = len(_MAGIC) if data.startswith(_MAGIC) else len(data)
-    while position + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, position)
-        start = position + _FRAME.size
-        payload = data[start : start + length]
-        if not 0 < length <= _PAYLOAD_BYTES_MAX or len(payload) < length or zlib.crc32(payload) != checksum:
-            return
-        position = start + length
+    while (found := _next_frame(data, position)) is not None:
+        payload, position = found
         if payload != _CLOSED:
             yield payload
+
+
+def _next_frame(data: bytes, position: int) -> tuple[bytes, int] | None:
+    last = min(len(data), position + _FRAME.size + _PAYLOAD_BYTES_MAX) - _FRAME.size
+    for start in range(position, last + 1):
+        length, checksum = _FRAME.unpack_from(data, start)
+        begin = start + _FRAME.size
+        if 0 < length <= min(_PAYLOAD_BYTES_MAX, len(data) - begin):
+            payload = data[begin : begin + length]
+            if zlib.crc32(payload) == checksum:
+                return payload, begin + length
+    return None

@@ -107,3 +107,16 @@ def test_an_orphan_without_a_head_gets_one(tmp_path: Path) -> None:
         assert held is not None
         finish_orphan(held, [], 0)
     assert [payload for payload, _ in read_frames(segment.path, 0)] == [CLOSED]
+
+
+@pytest.mark.parametrize("at", range(13, 51, 3))
+def test_a_frame_that_the_disk_has_spoilt_costs_only_itself(tmp_path: Path, at: int) -> None:
+    """Also when a dead writer's file is closed: what stands behind the spoilt frame is kept."""
+    data = bytearray(MAGIC + frame(b"a") + frame(b"x" * 30) + frame(b"b" * 2000) + frame(b"c"))
+    assert MAGIC + frame(b"a") == bytes(data[:13])
+    data[at] ^= 0x40
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    found = list(read_frames(path, 0))
+    assert [payload for payload, _ in found] == [b"a", b"b" * 2000, b"c"]
+    assert found[-1][1] == len(data)

@@ -63,6 +63,15 @@ async def test_a_torn_tail_and_a_strange_frame_cost_nothing_else(tmp_path: Path)
     assert _completions(VolumeJournal(tmp_path)) == [1]
 
 
+async def test_a_frame_that_the_disk_has_spoilt_costs_only_itself(tmp_path: Path) -> None:
+    (await _write(tmp_path, 1, 2, 3)).close()
+    (segment,) = segments.list_segments(tmp_path)
+    data = bytearray(segment.path.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    segment.path.write_bytes(data)
+    assert _completions(VolumeJournal(tmp_path)) == [1, 3]
+
+
 async def test_a_volume_that_is_not_here_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await asyncio.to_thread(_completions, VolumeJournal(tmp_path / "gone"))
