@@ -8,9 +8,6 @@ model. The G = Hq / Hk query heads of a key head and several query tokens are pa
 program does what; the last program of a split row to arrive adds the partial results up in the order of the
 splits, so that the sum does not depend on timing. Sums are fp32; P · V is accumulated in fp32 too.
 
-An e4m3 pool's keys and values are multiplied as fp16, which holds each of their values, and their scales (one per key
-head) join the softmax's and the answer.
-
 Bytes of a decode row and layer: 4·Hk·L·D in bf16, half of it in e4m3. Operations of a prefill tile: 4·Hq·D a query and key.
 Measured (H200, 32/8 heads of 128, bf16): 256 rows of 1,536 keys 369 µs = 97 % of the read bandwidth, 64 rows of 576
 83 %; 4,096-token prefill 369 µs = 50 % of the matmul rate.
@@ -24,6 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.attention_plan import KEY_STEP, NARROW_ROWS, AttentionPlan, allocate_plan, build_plan
+from kernels.attention_tile import attend, pages_of, scales, whole, zeros
 from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
 from kernels.fresh_keys import FreshKeys, load_rotated, write_fresh
 from kernels.host_attention import paged_attention_host
@@ -135,91 +133,6 @@ def _fresh_arguments(fresh: FreshKeys | None) -> tuple[object, ...]:
 
 
 @triton.jit
-def _capped(s, scale, SOFT_CAP: tl.constexpr):
-    """Scores times scale (both in base 2), squeezed into ± SOFT_CAP by tanh."""
-    # tanh x = sign(x) (1 - e) / (1 + e) with e = exp(-2|x|), which cannot overflow.
-    LOG2E: tl.constexpr = 1.4426950408889634
-    x = s * (scale / (SOFT_CAP * LOG2E))
-    e = tl.exp2(-2 * LOG2E * tl.abs(x))
-    t = (1 - e) / (1 + e)
-    return tl.where(x < 0, -t, t) * (SOFT_CAP * LOG2E)
-
-
-@triton.jit
-def _pages(table, start, key_end, PAGE: tl.constexpr, STEP: tl.constexpr, BY_KEY: tl.constexpr):
-    """The pages of the tile of keys that begins at `start`: one a key, or one a page.
-
-    Loops carry them from one tile to the next: Triton gives loads whose addresses come from another load of the same
-    round one buffer only, whatever `num_stages` says.
-    """
-    number = start // PAGE + tl.arange(0, STEP // PAGE)
-    if BY_KEY:
-        number = (start + tl.arange(0, STEP)) // PAGE
-    return tl.load(table + number, number * PAGE < key_end, 0)
-
-
-@triton.jit
-def _attend(
-    q, acc, peak, total, kv, page, start, key_low, key_end, query, scale, page_stride, v_stride, dim,
-    MASKED: tl.constexpr, DIM: tl.constexpr, DIM_PADDED: tl.constexpr, PAGE: tl.constexpr, STEP: tl.constexpr, WINDOW: tl.constexpr,
-    SOFT_CAP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """One tile of keys: load by page, score, fold into the running softmax (acc, peak, total). `page`: see `_pages`.
-
-    MASKED: some key of the tile is out of some query's reach. Keys outside [key_low, key_end) are not loaded:
-    their page may be gone, their slot may hold a NaN.
-    """
-    if MASKED:
-        key = start + tl.arange(0, STEP)
-        there = (key >= key_low) & (key < key_end)
-        at = kv + page.to(tl.int64) * page_stride + (key % PAGE) * DIM
-        k = tl.load(at[None, :] + dim[:, None], there[None, :] & (dim < DIM)[:, None], 0.0)
-        v = tl.load(at[:, None] + v_stride + dim[None, :], there[:, None] & (dim < DIM)[None, :], 0.0)
-    else:
-        # Whole pages: one address each, and whole lines from there on.
-        inner = tl.arange(0, PAGE)[None, :, None] * DIM + dim[None, None, :]
-        at = kv + page.to(tl.int64)[:, None, None] * page_stride + inner
-        inside = (dim < DIM)[None, None, :]
-        k = tl.trans(tl.reshape(tl.load(at, inside, 0.0), (STEP, DIM_PADDED)))
-        v = tl.reshape(tl.load(at + v_stride, inside, 0.0), (STEP, DIM_PADDED))
-    s = tl.dot(q, k.to(q.dtype), input_precision=PRECISION)
-    if SOFT_CAP != 0:
-        s = _capped(s, scale, SOFT_CAP)
-        scale = 1.0
-    if MASKED:
-        reach = there[None, :] & (key[None, :] <= query[:, None])
-        if WINDOW > 0:
-            reach = reach & (key[None, :] > query[:, None] - WINDOW)
-        s = tl.where(reach, s, -float("inf"))
-    new_peak = tl.maximum(peak, tl.max(s, 1) * scale)
-    safe = new_peak
-    if MASKED:
-        # A query that has reached no key yet keeps its state: -inf - -inf must not become NaN.
-        safe = tl.where(new_peak == -float("inf"), 0.0, new_peak)
-    # fp16 has few small numbers: the largest weight is 2¹⁵ there, so that one of 2⁻²⁴ of it is still exact to 0.2 %.
-    lift: tl.constexpr = 15.0 if q.dtype == tl.float16 else 0.0
-    p = tl.exp2(s * scale - (safe - lift)[:, None])
-    shrink = tl.exp2(peak - safe)
-    acc = acc * shrink[:, None] + tl.dot(p.to(q.dtype), v.to(q.dtype), input_precision=PRECISION)
-    return acc, new_peak, total * shrink + tl.sum(p, 1)
-
-
-@triton.jit
-def _scales(q_tile, scale, kv, kv_scale, kv_head):
-    """What to multiply keys with, by what to multiply the scores and the answer."""
-    v_scale = 1.0
-    if kv_scale is not None:
-        scale *= tl.load(kv_scale + kv_head)
-        v_scale = tl.load(kv_scale + tl.num_programs(1) + kv_head)
-    if kv.dtype.element_ty == tl.float8e4nv and q_tile.dtype == tl.bfloat16:
-        # One instruction makes two e4m3 numbers fp16, several make them bf16.
-        q_tile = tl.clamp(q_tile.to(tl.float32), -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL).to(
-            tl.float16
-        )
-    return q_tile, scale, v_scale
-
-
-@triton.jit
 def _store(out_at, acc, total, v_scale, cell):
     # Rows of the tile that belong to no query have a total of 0; they are not stored.
     tl.store(
@@ -289,20 +202,21 @@ def _narrow(
                 position, key_start, key_end, kv_head, k_token, k_head, page_stride, v_stride, dim, ROWS, DIM, PAGE,
             )  # fmt: skip
             tl.debug_barrier()  # the new keys are read by other threads than wrote them
-    q_tile, scale, v_scale = _scales(q_tile, scale, kv, kv_scale, kv_head)
-    acc = tl.zeros([ROWS, DIM_PADDED], tl.float32)
+    q_tile, scale, v_scale = scales(q_tile, scale, kv, kv_scale, kv_head)
+    acc, odd = zeros(kv, ROWS, DIM_PADDED)
     peak = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     table = block_table + row.to(tl.int64) * table_stride
-    coming = _pages(table, key_start, key_end, PAGE, STEP, True)
+    coming = pages_of(table, key_start, key_end, PAGE, STEP, True)
     for start in tl.range(key_start, key_end, STEP):
         page = coming
-        coming = _pages(table, start + STEP, key_end, PAGE, STEP, True)
-        acc, peak, total = _attend(
-            q_tile, acc, peak, total, kv + kv_head * head_stride, page, start, key_low, key_end,
+        coming = pages_of(table, start + STEP, key_end, PAGE, STEP, True)
+        acc, odd, peak, total = attend(
+            q_tile, acc, odd, peak, total, kv + kv_head * head_stride, page, start, key_low, key_end,
             position + token, scale, page_stride, v_stride, dim,
             True, DIM, DIM_PADDED, PAGE, STEP, WINDOW, SOFT_CAP, PRECISION,
         )  # fmt: skip
+    acc = whole(acc, odd, kv, ROWS, DIM_PADDED)
     out_at = out + index * out_token + head[:, None] * DIM + dim[None, :]
     if splits == 1:
         _store(out_at, acc, total, v_scale, cell)
@@ -345,9 +259,9 @@ def _wide(
     cell = (token < count)[:, None] & (dim < DIM)[None, :]
     index = (first + token).to(tl.int64)[:, None]
     q_tile = tl.load(q + index * q_token + head[:, None] * q_head + dim[None, :], cell, 0)
-    q_tile, scale, v_scale = _scales(q_tile, scale, kv, kv_scale, kv_head)
+    q_tile, scale, v_scale = scales(q_tile, scale, kv, kv_scale, kv_head)
     query = position + token
-    acc = tl.zeros([ROWS, DIM_PADDED], tl.float32)
+    acc, odd = zeros(kv, ROWS, DIM_PADDED)
     peak = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     kv_at = kv + kv_head * head_stride
@@ -359,20 +273,21 @@ def _wide(
         key_low = tl.maximum(position - WINDOW + 1, 0)
     first_step = key_low // STEP * STEP
     plain_end = first_step if WINDOW > 0 else (position + 1) // STEP * STEP
-    coming = _pages(table, first_step, plain_end, PAGE, STEP, False)
+    coming = pages_of(table, first_step, plain_end, PAGE, STEP, False)
     for start in tl.range(first_step, plain_end, STEP):
         page = coming
-        coming = _pages(table, start + STEP, plain_end, PAGE, STEP, False)
-        acc, peak, total = _attend(
-            q_tile, acc, peak, total, kv_at, page, start, key_low, key_end, query, scale, page_stride, v_stride,
+        coming = pages_of(table, start + STEP, plain_end, PAGE, STEP, False)
+        acc, odd, peak, total = attend(
+            q_tile, acc, odd, peak, total, kv_at, page, start, key_low, key_end, query, scale, page_stride, v_stride,
             dim, False, DIM, DIM_PADDED, PAGE, STEP, WINDOW, SOFT_CAP, PRECISION,
         )  # fmt: skip
-    coming = _pages(table, plain_end, key_end, PAGE, STEP, True)
+    coming = pages_of(table, plain_end, key_end, PAGE, STEP, True)
     for start in tl.range(plain_end, key_end, STEP):
         page = coming
-        coming = _pages(table, start + STEP, key_end, PAGE, STEP, True)
-        acc, peak, total = _attend(
-            q_tile, acc, peak, total, kv_at, page, start, key_low, key_end, query, scale, page_stride, v_stride,
+        coming = pages_of(table, start + STEP, key_end, PAGE, STEP, True)
+        acc, odd, peak, total = attend(
+            q_tile, acc, odd, peak, total, kv_at, page, start, key_low, key_end, query, scale, page_stride, v_stride,
             dim, True, DIM, DIM_PADDED, PAGE, STEP, WINDOW, SOFT_CAP, PRECISION,
         )  # fmt: skip
+    acc = whole(acc, odd, kv, ROWS, DIM_PADDED)
     _store(out + index * out_token + head[:, None] * DIM + dim[None, :], acc, total, v_scale, cell)

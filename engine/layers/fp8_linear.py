@@ -1,8 +1,7 @@
 """A projection whose weight is e4m3 with one scale per output channel.
 
 Beside `engine.layers.linear.Linear`, with the same three calls. The input is quantised too, each row by its
-own largest value: on a GPU by the kernel that makes it, for `kernels.matmul_fp8`, or, in a step of one token, by the
-product itself (`kernels.matvec_fp8`), which takes along what stands around it. On a CPU, which has no 8-bit float arithmetic, the weight is
+own largest value: on a GPU by the kernel that makes it, for `kernels.matmul_fp8`. On a CPU, which has no 8-bit float arithmetic, the weight is
 widened once and the input is rounded as a GPU would: the answers are those of a GPU but for the order of sums, which
 is what the CPU is for here; it saves no memory. Knows nothing of what it projects.
 """
@@ -20,7 +19,6 @@ from engine.models.model_config import GatedAct
 from kernels.e4m3 import E4M3
 from kernels.gated_act import gated_act
 from kernels.matmul_fp8 import arrivals, matmul_fp8
-from kernels.matvec_fp8 import matvec_fp8
 from kernels.quantize import gated_act_fp8, quantize_rows, rms_norm_fp8
 
 
@@ -52,19 +50,15 @@ class Fp8Linear:
         """The product of x, or of norm(x)."""
         if self._widened is not None:
             return self._widened(_rounded(x, norm))
-        if isinstance(x, Tensor) and x.shape[0] == 1:
-            return self._vector(x, norm)
         return self._product(_quantized(x, norm))
 
     def gated(self, x: Tensor, norm: RMSNorm, act: GatedAct) -> Tensor:
         """act(g) · u for the product g | u of norm(x)."""
-        if self._widened is None and x.shape[0] == 1:
-            return self._vector(x, norm, act=act)
         return gated_act(self(x, norm), act)
 
     def gated_rows(self, x: Tensor, norm: RMSNorm, act: GatedAct) -> Tensor | Fp8Rows:
         """The same for another `Fp8Linear`, which takes it quantised where it would quantise it anyway."""
-        if self._widened is not None or x.shape[0] == 1:
+        if self._widened is not None:
             return self.gated(x, norm, act)
         return Fp8Rows(*gated_act_fp8(self(x, norm), act))
 
@@ -72,18 +66,7 @@ class Fp8Linear:
         """stream + the product of x. The memory of `stream` may be used for the answer."""
         if self._widened is not None:
             return stream + self(x)
-        if isinstance(x, Tensor) and x.shape[0] == 1:
-            return self._vector(x, None, residual=stream)
         return self._product(_quantized(x, None), residual=stream)
-
-    def _vector(
-        self, x: Tensor, norm: RMSNorm | None, act: GatedAct | None = None, residual: Tensor | None = None
-    ) -> Tensor:
-        weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
-        return matvec_fp8(
-            x, self._weight, self._scale, bias=self._bias,
-            norm=weight, eps=eps, act=act, residual=residual, arrived=self._arrived,
-        )  # fmt: skip
 
     def _product(self, rows: Fp8Rows, residual: Tensor | None = None) -> Tensor:
         return matmul_fp8(

@@ -30,7 +30,6 @@ from kernels.logit_edits import edit_logits
 from kernels.logprobs import allocate_logprobs, find_logprobs
 from kernels.matmul_fp8 import arrivals, matmul_fp8_triton
 from kernels.matvec import matvec_triton
-from kernels.matvec_fp8 import matvec_fp8_triton
 from kernels.paged_attention import WIDE_LAUNCH_MANY, paged_attention_triton
 from kernels.penalties import penalise_triton
 from kernels.quantize import gated_act_fp8_triton, quantize_rows_triton, rms_norm_fp8_triton
@@ -163,12 +162,8 @@ def _fp8_weights(x: Tensor, norm: Tensor) -> None:
     for tokens in (16, 32, 48):
         matmul_fp8_triton(q[:tokens], scale[:tokens], square, square[:, 0].float(), x.dtype, residual=x)
         matmul_fp8_triton(q[:tokens], scale[:tokens], wide, wide[:, 0].float(), x.dtype)
-    row, arrived = x[:1], torch.zeros(arrivals(HIDDEN), dtype=torch.int32)
-    matvec_fp8_triton(row, square, norm, residual=row, arrived=arrived)
-    matvec_fp8_triton(row, square, norm, norm=norm, eps=1e-5)
-    matvec_fp8_triton(row, wide, wide[:, 0].float(), norm=norm, eps=1e-5, act="silu")
-    down = torch.zeros(HIDDEN, FFN, dtype=E4M3)
-    matvec_fp8_triton(torch.zeros(1, FFN).bfloat16(), down, norm, residual=row, arrived=arrived)
+    arrived = torch.zeros(arrivals(HIDDEN), dtype=torch.int32)
+    matmul_fp8_triton(q[:1], scale[:1], square, norm, x.dtype, residual=x[:1], arrived=arrived)
 
 
 def _sample(vocab: int, device: torch.device) -> None:

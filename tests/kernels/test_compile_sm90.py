@@ -27,7 +27,6 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_build",
         "_matvec",
         "_matmul_fp8",
-        "_matvec_fp8",
         "_quantize",
         "_edit",
         "_count_uses",
