@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,28 +25,29 @@ class _ParquetWriter:
     def __init__(self, path: Path) -> None:
         self._schema = _schema()
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd", version="2.6")
-        self._columns: list[list[Any]] = [[] for _ in COLUMNS]
+        self._waiting: pa.Table = self._schema.empty_table()
         self.rows = 0
 
     def write(self, rows: Sequence[ExportRow]) -> None:
-        for column, values in zip(COLUMNS, self._columns, strict=True):
-            values.extend(map(column.value, rows))
+        arrays = [
+            pa.array(map(column.value, rows), type=field.type)
+            for column, field in zip(COLUMNS, self._schema, strict=True)
+        ]
+        self._waiting = pa.concat_tables([self._waiting, pa.Table.from_arrays(arrays, schema=self._schema)])
         self.rows += len(rows)
-        while len(self._columns[0]) >= ROW_GROUP:
+        while self._waiting.num_rows >= ROW_GROUP:
             self._write_group(ROW_GROUP)
 
     def close(self) -> None:
-        if self._columns[0]:
-            self._write_group(len(self._columns[0]))
+        if self._waiting.num_rows:
+            self._write_group(self._waiting.num_rows)
         self._file.close()
 
     def _write_group(self, rows: int) -> None:
-        arrays = [
-            pa.array(values[:rows], type=field.type)
-            for values, field in zip(self._columns, self._schema, strict=True)
-        ]
-        self._file.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=rows)
-        self._columns = [values[rows:] for values in self._columns]
+        """In one chunk, however many the rows came in: the encoder's pages would differ."""
+        group = self._waiting.slice(0, rows).combine_chunks()
+        self._file.write_table(group, row_group_size=rows)
+        self._waiting = self._waiting.slice(rows)
 
 
 def _schema() -> pa.Schema:

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from gateway.clock import SystemClock
 from gateway.db import Database
+from gateway.exports.delivery import MeterDelivery
 from gateway.exports.jobs import LEASE, ExportJobs
 from gateway.exports.repository import runs
 from gateway.exports.store import DirectoryStore
 from gateway.exports.types import CLOSING_LAG, COMMIT_MARGIN, ExportConflict, ExportError, FormatName
 from gateway.ids import IdSource
 from gateway.obs.metrics import Metrics
+from tests.fakes.stripe import KEY, FakeStripe
 from tests.gateway.exports.ledger import Ledger, spec
 
 MakeJobs = Callable[..., ExportJobs]
@@ -155,6 +158,26 @@ async def test_meter_events_of_scheduled_runs_are_queued_once(make_jobs: MakeJob
         await ledger.books.rows("SELECT DISTINCT tenant_id, customer_id, event_name, status FROM meter_event")
     )[0]
     assert tuple(row) == ("proj_a", "cus_a", "tollway_nanousd", "pending")
+
+
+async def test_from_the_ledger_to_stripe(
+    database: Database, ledger: Ledger, tmp_path: Path, make_jobs: MakeJobs
+) -> None:
+    """What Stripe's meter sums up to is what the ledger says that the project owes, however often workers run."""
+    await ledger.books.run("INSERT INTO stripe_customer VALUES ('proj_a', 'cus_a', '2026-01-01Z')")
+    for hours in (60, 61, 62, 85):
+        ledger.event(
+            await ledger.books.value(f"SELECT now() - interval '{hours} hours'"), tokens=(hours, 5, 7)
+        )
+    await ledger.write()
+    clock = SystemClock()
+    async with FakeStripe(lambda: int(clock.now().timestamp())) as stripe:
+        delivery = MeterDelivery(database, clock, Metrics(), stripe.url, KEY)
+        for jobs in (make_jobs(("stripe",), delivers=True), make_jobs(("stripe",), delivers=True)):
+            await jobs.run_due()
+            await delivery.run_due()
+        assert stripe.totals == {"cus_a": (await ledger.sums())["proj_a"]["amount_nanousd"]}
+        assert stripe.calls == 4
 
 
 async def _ask(ledger: Ledger, jobs: ExportJobs, format: FormatName = "csv") -> None:

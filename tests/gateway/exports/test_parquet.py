@@ -10,9 +10,11 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from gateway.exports import parquet
 from gateway.exports.columns import COLUMNS
-from gateway.exports.parquet import PARQUET, ROW_GROUP
+from gateway.exports.parquet import PARQUET
 from tests.gateway.exports.ledger import DAY, spec
 
 _SAMPLES = {"text": "t", "integer": 1, "boolean": True, "instant": DAY}
@@ -40,12 +42,13 @@ def _written(path: Path, pieces: Sequence[Sequence[dict[str, Any]]]) -> bytes:
     return path.read_bytes()
 
 
-def test_bytes_do_not_depend_on_how_rows_arrive(tmp_path: Path) -> None:
-    rows = _rows(ROW_GROUP + 10)
+def test_bytes_do_not_depend_on_how_rows_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP", 1_000)
+    rows = _rows(2_010)
     whole = _written(tmp_path / "a", [rows])
-    assert _written(tmp_path / "b", [rows[:7], [], rows[7:40_000], rows[40_000:]]) == whole
+    assert _written(tmp_path / "b", [rows[:7], [], rows[7:1_900], rows[1_900:]]) == whole
     metadata = pq.read_metadata(tmp_path / "a")
-    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [ROW_GROUP, 10]
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [1_000, 1_000, 10]
 
 
 def test_values_and_types(tmp_path: Path) -> None:
