@@ -16,15 +16,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TEST = "tests/e2e/test_exactly_once.py"
 TIMEOUT_S = 1200
-LOCK_ORDER = r'ORDER BY row\.budget_id COLLATE "C", row\.period_key COLLATE "C"'
+LEDGER = "gateway/ledger"
+SETTLING = f"{LEDGER}/repository/settling.py"
+GUARD = r"ON CONFLICT DO NOTHING RETURNING request_id"
+ROW_ORDER = r'ORDER BY row\.budget_id COLLATE "C", row\.period_key COLLATE "C"'
+
+
+@dataclass(frozen=True)
+class Edit:
+    path: str
+    pattern: str
+    replacement: str
 
 
 @dataclass(frozen=True)
 class Mutant:
     name: str
-    path: str
-    pattern: str
-    replacement: str
+    edits: tuple[Edit, ...]
     shown_by: str
     """What the failure has to say, or it failed for another reason."""
 
@@ -32,44 +40,53 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "a guard that lets everybody pass",
-        "gateway/ledger/repository/settling.py",
-        r"ON CONFLICT DO NOTHING RETURNING request_id",
-        "ON CONFLICT (request_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id RETURNING request_id",
+        (
+            Edit(
+                SETTLING,
+                GUARD,
+                "ON CONFLICT (request_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id RETURNING request_id",
+            ),
+        ),
         r"charged 2 times|its attempts|\.rejected",  # an attempt's own key is the second line
     ),
-    Mutant(
-        "a guard without ON CONFLICT",
-        "gateway/ledger/repository/settling.py",
-        r"ON CONFLICT DO NOTHING RETURNING request_id",
-        "RETURNING request_id",
-        r"\.rejected",
-    ),
+    Mutant("a guard without ON CONFLICT", (Edit(SETTLING, GUARD, "RETURNING request_id"),), r"\.rejected"),
     Mutant(
         "no spool",
-        "gateway/ledger/spool.py",
-        r"(def append\(.*?\n)(        with self\._guard:)",
-        r"\1        return\n\2",
+        (
+            Edit(
+                f"{LEDGER}/spool.py",
+                r"(def append\(.*?\n)(        with self\._guard:)",
+                r"\1        return\n\2",
+            ),
+        ),
         r"it has no event|the ledger None",
     ),
     Mutant(
         "requests admitted in an outage are in memory alone",
-        "gateway/ledger/service.py",
-        r"await self\._unrecorded\.note\(hold\)",
-        "pass",
+        (Edit(f"{LEDGER}/service.py", r"await self\._unrecorded\.note\(hold\)", "pass"),),
         r"it has no event|the ledger None",
     ),
     Mutant(
         "no lock order",
-        "gateway/ledger/repository/budgets.py",
-        LOCK_ORDER,
-        "ORDER BY random()",
+        (
+            Edit(f"{LEDGER}/repository/budgets.py", ROW_ORDER, "ORDER BY random()"),
+            Edit(f"{LEDGER}/repository/holds.py", ROW_ORDER, "ORDER BY random()"),
+            Edit(SETTLING, r'ORDER BY budget_id COLLATE "C", period_key COLLATE "C"', "ORDER BY random()"),
+        ),
         r"deadlocks",
     ),
     Mutant(
         "a decision that forgets what is held",
-        "gateway/ledger/decide.py",
-        r"row\.spent_nanousd \+ row\.held_nanousd \+ ",
-        "row.spent_nanousd + ",
+        (
+            Edit(
+                f"{LEDGER}/decide.py", r"row\.spent_nanousd \+ row\.held_nanousd \+ ", "row.spent_nanousd + "
+            ),
+            Edit(
+                f"{LEDGER}/repository/holds.py",
+                r"held_nanousd \+ spent_nanousd \+ held <= limit_nanousd",
+                "spent_nanousd + held <= limit_nanousd",
+            ),
+        ),
         r"over its limit",
     ),
 )
@@ -88,7 +105,8 @@ def _verdict(mutant: Mutant) -> str:
     with tempfile.TemporaryDirectory(prefix="tollway-mutant-") as directory:
         copy = Path(directory) / "tree"
         _copy_tree(copy)
-        _mutate(copy / mutant.path, mutant)
+        for edit in mutant.edits:
+            _apply(copy / edit.path, edit)
         environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", TEST],
@@ -116,10 +134,10 @@ def _copy_tree(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name)
 
 
-def _mutate(path: Path, mutant: Mutant) -> None:
+def _apply(path: Path, edit: Edit) -> None:
     text = path.read_text(encoding="utf-8")
-    changed, count = re.subn(mutant.pattern, mutant.replacement, text, flags=re.DOTALL)
-    assert count, f"{mutant.name}: {mutant.path} has no {mutant.pattern!r}"
+    changed, count = re.subn(edit.pattern, edit.replacement, text, flags=re.DOTALL)
+    assert count, f"{edit.path} has no {edit.pattern!r}"
     path.write_text(changed, encoding="utf-8")
 
 
