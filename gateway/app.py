@@ -24,6 +24,7 @@ from gateway.http.middleware import Edge
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
 from gateway.http.router import Router
+from gateway.idempotency import Idempotency, Seal
 from gateway.ids import Entropy, GatewayId, IdSource
 from gateway.ledger import Ledger
 from gateway.ledger.notebook import Notebook
@@ -99,6 +100,13 @@ class GatewayApp:
             ids=self.ids,
             metrics=self.metrics,
         )
+        self.idempotency = Idempotency(
+            self.database,
+            Seal(self._server_secret(), self.entropy),
+            self.ledger.instance_id,
+            self.clock,
+            self.metrics,
+        )
         self.closer = Closer(self.client, self.ledger, self.replicas, self.clock)
         self.edge = self._edge()
         self.feed.subscribe(("routing", "tenancy"), self._load_catalogue)
@@ -117,6 +125,7 @@ class GatewayApp:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.closer.drain()
+        await self.idempotency.drain()
         await self.limiter.stop()
         await self.ledger.drain()
         await self.notebook.close()
@@ -146,7 +155,9 @@ class GatewayApp:
         directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
         auth = Authenticator(directory, settings.server.trusted_proxy_cidrs)
         pipeline = Pipeline(self._parts())
-        openai = OpenAIRoutes(auth, pipeline, self.catalogue, self.notebook, settings.server.max_body_bytes)
+        openai = OpenAIRoutes(
+            auth, pipeline, self.catalogue, self.notebook, self.idempotency, settings.server.max_body_bytes
+        )
         ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
         router = Router(openai, ops, create_admin(self._admin_parts(auth)))
         return Edge(router, self.ids, self.clock, self.metrics)
@@ -191,9 +202,12 @@ class GatewayApp:
     def _server_key(self) -> bytes:
         """The root of salts and pseudonyms: the master key, else derived from the key pepper, which all
         gateways of an installation share too."""
+        return hashlib.sha256(b"tollway pseudonyms\0" + self._server_secret()).digest()
+
+    def _server_secret(self) -> bytes:
         security = self.settings.security
         master = read_secret(None, security.master_key_file, "security.master_key_file")
-        return hashlib.sha256(b"tollway pseudonyms\0" + (master or security.pepper() or b"")).digest()
+        return master or security.pepper() or b""
 
     async def _load_catalogue(self) -> None:
         await self.catalogue.load()

@@ -11,6 +11,7 @@ from alembic import context
 import gateway.alerts.models
 import gateway.audit.models
 import gateway.exports.models
+import gateway.idempotency.models
 import gateway.ledger.models
 import gateway.pool.models
 import gateway.routing.models

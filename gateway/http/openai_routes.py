@@ -5,15 +5,18 @@ from __future__ import annotations
 import orjson
 
 from gateway.errors import ModelNotFound, ServerError, ServiceUnavailable
+from gateway.exchange import Sink
 from gateway.http.auth import Authenticator
 from gateway.http.call import Call, Disconnect
+from gateway.http.idempotent import KeepingSink, replay_headers
+from gateway.idempotency import Idempotency, StoredAnswer
 from gateway.ids import RequestId
 from gateway.ledger.notebook import Notebook
 from gateway.obs.logging import bind_request
 from gateway.pipeline import Caller, Pipeline
 from gateway.routing import Catalogue, Target
 from gateway.tenancy.principal import MODEL_SCOPE, Principal
-from gateway.wire import CHAT, COMPLETIONS, Endpoint, parse_generation
+from gateway.wire import CHAT, COMPLETIONS, Endpoint, GenerationRequest, parse_generation
 
 __all__ = ["OpenAIRoutes"]
 
@@ -29,12 +32,14 @@ class OpenAIRoutes:
         pipeline: Pipeline,
         catalogue: Catalogue,
         notebook: Notebook,
+        idempotency: Idempotency,
         body_bytes_max: int,
     ) -> None:
         self._auth = auth
         self._pipeline = pipeline
         self._catalogue = catalogue
         self._notebook = notebook
+        self._idempotency = idempotency
         self._body_bytes_max = body_bytes_max
 
     async def chat_completions(self, call: Call) -> None:
@@ -63,11 +68,28 @@ class OpenAIRoutes:
         call.endpoint = endpoint
         principal = await self._caller(call)
         bind_request(call.request_id, principal.tenant_id)
-        request = parse_generation(endpoint, await call.body(self._body_bytes_max))
+        body = await call.body(self._body_bytes_max)
+        request = parse_generation(endpoint, body)
         call.model = request.model
         caller = Caller(principal, _retry_count(call.header(b"x-stainless-retry-count")))
+        key = call.header(b"idempotency-key")
+        if key is None or not principal.is_idempotent:
+            await self._run(call, caller, request, call)
+            return
+        claim = await self._idempotency.begin(
+            principal.tenant_id, key, endpoint, body, RequestId(call.request_id)
+        )
+        if isinstance(claim, StoredAnswer):
+            await call.answer(200, replay_headers(claim), claim.body)
+            return
+        try:
+            await self._run(call, caller, request, KeepingSink(call, claim))
+        finally:
+            claim.close()
+
+    async def _run(self, call: Call, caller: Caller, request: GenerationRequest, sink: Sink) -> None:
         async with Disconnect(call):
-            await self._pipeline.run(caller, request, RequestId(call.request_id), call)
+            await self._pipeline.run(caller, request, RequestId(call.request_id), sink)
 
     async def _caller(self, call: Call) -> Principal:
         """Whoever could not be told because something of ours is away counts as turned away by us."""

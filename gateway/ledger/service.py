@@ -94,6 +94,11 @@ class Ledger:
         self._log = get_logger(__name__)
 
     @property
+    def instance_id(self) -> str:
+        """This run, as its heartbeat names it."""
+        return self._instance_id
+
+    @property
     def is_ready(self) -> bool:
         """The spool of an earlier run has been applied. It says nothing about the database's health now."""
         return self._is_replayed and not self._is_draining

@@ -80,6 +80,9 @@ class Metrics:
         self.first_token_seconds = self._histogram(
             "first_token_seconds", "From the request's arrival to the first token.", owner, _SECONDS
         )
+        self.idempotent_requests = self._counter(
+            "idempotent_requests", "Requests with an idempotency key, by what became of them.", ["result"]
+        )
         self.client_disconnects = self._counter("client_disconnects", "Callers gone before the end.", owner)
         self.unexpected_errors = self._counter(
             "unexpected_errors", "Exceptions that are our bugs, by the edge that caught them.", ["edge"]

@@ -49,6 +49,7 @@ class Handling(Enum):
 HANDLING: Final = {
     # In this order they can be deleted: what refers to others comes first.
     "spend_alert": Handling.DELETED,
+    "idempotent_request": Handling.DELETED,
     "rate_limit": Handling.DELETED,
     "model_permission": Handling.DELETED,
     "route": Handling.DELETED,
@@ -74,5 +75,5 @@ HANDLING: Final = {
     "hold": Handling.PASSING,
     "outbox": Handling.PASSING,
 }
-HIDDEN_COLUMNS: Final = frozenset({"secret_hmac", "pepper_id"})
+HIDDEN_COLUMNS: Final = frozenset({"secret_hmac", "pepper_id", "key_hash", "body_hash", "answer_sealed"})
 """Of no use to the tenant, and of use to somebody who finds the copy."""

@@ -206,6 +206,7 @@ def _principal(row: KeyRow) -> Principal:
         service_account_id=row.service_account_id,
         fairness_weight=row.fairness_weight,
         cache_sharing_group=row.cache_sharing_group,
+        is_idempotent=row.is_idempotent,
         lineage_id=row.lineage_id,
         limits=row.limits,
     )

@@ -7,6 +7,7 @@ stored as an HMAC only. A change here bumps `config_revision` by trigger.
 from datetime import datetime
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     ForeignKey,
     ForeignKeyConstraint,
@@ -39,6 +40,8 @@ class Tenant(Base):
     status: Mapped[str] = mapped_column(server_default="active")
     fairness_weight: Mapped[int] = mapped_column(Integer, server_default="1")
     cache_sharing_group: Mapped[str | None]
+    # Opt-in: answers are stored, sealed, for as long as their keys are.
+    is_idempotent: Mapped[bool] = mapped_column(Boolean, server_default=text("false"))
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     archived_at: Mapped[datetime | None]

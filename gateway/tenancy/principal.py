@@ -58,6 +58,8 @@ class Principal:
     service_account_id: ServiceAccountId | None = None
     fairness_weight: int = 1
     cache_sharing_group: str | None = None
+    is_idempotent: bool = False
+    """The tenant wants `Idempotency-Key` to be honoured."""
     lineage_id: KeyId | None = None
     """The first key of the rotations that led to this one; None if it was never rotated."""
     limits: tuple[ScopedLimits, ...] = ()

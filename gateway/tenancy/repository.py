@@ -46,6 +46,7 @@ class KeyRow:
     """The tenant is not archived and the service account, if any, not deleted."""
     fairness_weight: int
     cache_sharing_group: str | None
+    is_idempotent: bool = False
     limits: tuple[ScopedLimits, ...] = ()
 
 
@@ -287,6 +288,7 @@ def _key_row(
         owner_is_active=tenant.status == "active" and (account is None or account.deleted_at is None),
         fairness_weight=tenant.fairness_weight,
         cache_sharing_group=tenant.cache_sharing_group,
+        is_idempotent=tenant.is_idempotent,
         limits=limits,
     )
 

@@ -95,7 +95,7 @@ LAYERS = (
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),
-    ("ledger",),
+    ("ledger", "idempotency"),
     ("wire", "obs"),
     ("db", "cache", "settings", "errors", "money", "ids", "clock"),
 )  # fmt: skip

@@ -33,6 +33,7 @@ from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.entries import EntryRoutes
 from gateway.http.admin.events import EventRoutes
 from gateway.http.admin.exports import ExportRoutes
+from gateway.http.admin.idempotency import IdempotencyRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
@@ -64,6 +65,7 @@ RESOURCES = (
     BudgetRoutes,
     BudgetAlertRoutes,
     AllowanceRoutes,
+    IdempotencyRoutes,
     SpendLimitRoutes,
     SpendAlertRoutes,
     EntryRoutes,

@@ -19,6 +19,7 @@ __all__ = [
     "prune_epochs",
     "prune_firings",
     "prune_guards",
+    "prune_idempotent_requests",
     "prune_instances",
     "prune_journal_rows",
     "prune_minutes",
@@ -79,6 +80,12 @@ _BUDGET_REFUSALS = text(
         WHERE period_key <> '{PREPAID_KEY}' AND refused_at < now() - CAST(:kept AS interval) LIMIT :limit)
     """
 )
+_IDEMPOTENT = text(
+    """
+    DELETE FROM idempotent_request WHERE ctid IN (
+        SELECT ctid FROM idempotent_request WHERE expires_at < now() LIMIT :limit)
+    """
+)
 _PARTITIONS = text(
     """
     SELECT to_date(right(relname, 7), 'YYYY_MM') FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -90,6 +97,11 @@ _PARTITIONS = text(
 async def allow_time(connection: WriteConnection) -> None:
     """For looking through large tables."""
     await connection.execute(text("SET LOCAL statement_timeout = '2min'"))
+
+
+async def prune_idempotent_requests(connection: WriteConnection, limit: int) -> int:
+    """Keys that have expired, with the answers under them."""
+    return (await connection.execute(_IDEMPOTENT, {"limit": limit})).rowcount
 
 
 async def prune_guards(connection: WriteConnection, kept: timedelta, limit: int) -> int:

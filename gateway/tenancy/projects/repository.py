@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from gateway.db import ReadSession, WriteSession
@@ -70,6 +70,15 @@ class ProjectRepository:
     async def project(self, session: ReadSession, tenant_id: TenantId) -> ProjectView | None:
         row = await session.get(Tenant, tenant_id)
         return _project(row) if row is not None else None
+
+    async def is_idempotent(self, session: ReadSession, tenant_id: TenantId) -> bool | None:
+        """Whether it wants idempotency keys to be honoured; None if there is no such tenant."""
+        row = await session.get(Tenant, tenant_id)
+        return row.is_idempotent if row is not None else None
+
+    async def set_idempotent(self, session: WriteSession, tenant_id: TenantId, value: bool) -> None:
+        changed = {"is_idempotent": value, "updated_at": func.now()}
+        await session.execute(update(Tenant).where(Tenant.id == tenant_id).values(changed))
 
     async def accounts(
         self, session: ReadSession, tenant_id: TenantId, after: str | None, limit: int

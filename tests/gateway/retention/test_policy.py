@@ -1,5 +1,7 @@
 """What is kept and what goes is decided for every table, and the times are in the right order."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import gateway.alerts.models
 import gateway.audit.models
 import gateway.exports.models
+import gateway.idempotency.models
 import gateway.ledger.models
 import gateway.pool.models
 import gateway.routing.models
@@ -50,3 +53,15 @@ def test_times_are_in_order() -> None:
 @pytest.mark.parametrize("name", NAMING_TENANTS)
 def test_the_documentation_has_a_row_for_each(name: str) -> None:
     assert f"`{name}`" in (ROOT / "docs" / "retention.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_know_every_table_by_themselves() -> None:
+    """In a process of their own, where no test and no gateway has imported the models for them."""
+    script = (
+        "import gateway.retention.commands; from gateway.db import Base; from gateway.retention.policy import HANDLING;"
+        " print(sorted(HANDLING.keys() - Base.metadata.tables.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
