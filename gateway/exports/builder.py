@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import groupby
+from typing import ParamSpec
 
 from gateway.db import Database, WriteConnection
 from gateway.exports.formats import Format, Writer
@@ -23,6 +24,7 @@ from gateway.exports.types import Checkpoint, ExportRow, ExportSpec, PartFile, P
 __all__ = ["PART_ROWS", "Progress", "build"]
 
 PART_ROWS = 500_000
+_P = ParamSpec("_P")
 
 Progress = Callable[[int, int], None]
 """Rows done and rows in all."""
@@ -40,7 +42,7 @@ async def build(
         await work.run(connection, progress, sum(sums["events"] for sums in ledger.values()))
     require_equal(work.tally, ledger, work.format.sums)
     manifest = manifest_bytes(spec, work.parts, ledger, work.format.notes(work.tally))
-    await asyncio.to_thread(staging.seal, manifest)
+    await _in_thread(staging.seal, manifest)
     return manifest
 
 
@@ -58,12 +60,20 @@ class _Build:
 
     async def run(self, connection: WriteConnection, progress: Progress, total: int) -> None:
         progress(self._events(), total)
-        async for rows in self.format.rows(connection, self._spec, self._position):
-            # In a thread, so that the other loops of this process go on.
-            await asyncio.to_thread(self._take, rows)
-            progress(self._events(), total)
-        await asyncio.to_thread(self._finish)
+        try:
+            async for rows in self.format.rows(connection, self._spec, self._position):
+                await _in_thread(self._take, rows)
+                progress(self._events(), total)
+            await _in_thread(self._finish)
+        finally:
+            self._abandon()
         progress(total, total)
+
+    def _abandon(self) -> None:
+        """The file of a part that was not finished is closed, and left for `Staging.open` to remove."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def _take(self, rows: Sequence[ExportRow]) -> None:
         if not self.format.has_parts:
@@ -111,3 +121,14 @@ class _Build:
 
 def _hour(at: datetime) -> datetime:
     return at.replace(minute=0, second=0, microsecond=0)
+
+
+async def _in_thread(function: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
+    """The other loops of this process go on meanwhile. Cancelled, it still waits for the thread: nobody may write in
+    the staging directory when its lock is given up."""
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

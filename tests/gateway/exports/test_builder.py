@@ -6,13 +6,16 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
+
+import pytest
 
 from gateway.db import Database
 from gateway.exports.builder import build
 from gateway.exports.staging import Staging
-from gateway.exports.types import FormatName
+from gateway.exports.types import FormatName, PartFile
 from tests.gateway.exports.ledger import DAY, Ledger, spec
 
 PART_ROWS = 4
@@ -89,3 +92,30 @@ async def test_killed_anywhere_it_ends_with_the_same_bytes(
         again, taken_up = await _built(database, tmp_path / "killed", format)
         assert taken_up
         assert again == whole
+
+
+async def test_cancelled_it_waits_for_its_thread(
+    database: Database, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock of the directory is given up only when nobody writes in it any more."""
+    await ledger.fill()
+    began, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+    finish = Staging.finish
+
+    def slow(self: Staging, name: str, rows: int) -> PartFile:
+        began.set()
+        may_end.wait(20)
+        part = finish(self, name, rows)
+        ended.set()
+        return part
+
+    monkeypatch.setattr(Staging, "finish", slow)
+    building = asyncio.create_task(_built(database, tmp_path, "csv"))
+    await asyncio.to_thread(began.wait, 20)
+    building.cancel()
+    await asyncio.sleep(0.05)
+    assert not building.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    assert ended.is_set()
