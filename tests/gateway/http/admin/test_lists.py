@@ -8,7 +8,14 @@ from tests.harness import Gateway
 
 PREFIX = "/v1/organization"
 # What a GET without an id at its end may be besides a list.
-SINGLE = ("/model_permissions", "/spend_limit", "/outage_allowance", "/usage/usual", "/openapi.json")
+SINGLE = (
+    "/model_permissions",
+    "/spend_limit",
+    "/outage_allowance",
+    "/idempotency",
+    "/usage/usual",
+    "/openapi.json",
+)
 FAR_TOO_MANY = 1_000_000
 REQUIRED = {"start_time": "0", "group_by": "model"}
 
