@@ -152,6 +152,8 @@ async def test_money_by_hand_is_a_line_of_its_own(costs: Any, gateway: Gateway) 
     usage = admin_client(gateway).admin.organization.usage
     [result] = (await usage.completions(start_time=today, group_by=["model"])).data[0].results
     assert (result.model, result.num_model_requests) == ("tiny", 1), "what is no request is not counted"
+    [nobodys] = (await usage.completions(start_time=today, group_by=["user_id"])).data[0].results
+    assert (nobodys.user_id, nobodys.num_model_requests) == (None, 1), "nor when the events are read"
 
 
 async def test_pages_are_walked_to_the_end(costs: Any) -> None:
