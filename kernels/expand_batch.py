@@ -21,9 +21,8 @@ from torch import Tensor
 
 __all__ = ["ExpandedBatch", "allocate_batch", "expand_batch", "write_sampled"]
 
-_TOKENS_PER_PROGRAM = 128
-_ROWS_MIN = 128
-"""Triton 3.6 fails to compile the row look-up for 64 rows."""
+_FEW_TOKENS, _TOKENS_AT_ONCE, _TOKENS_AT_ONCE_LARGE = 256, 128, 1024
+"""A decode step's rows have few tokens each; of a long prompt's a program takes more at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +74,12 @@ def expand_batch(
     rows = batch.seq_lens.shape[0]
     groups, _, spans = blocks.shape
     assert work.shape == (4, rows)
-    _expand[(triton.cdiv(num_tokens, _TOKENS_PER_PROGRAM),)](
+    at_once = _TOKENS_AT_ONCE if num_tokens <= _FEW_TOKENS else _TOKENS_AT_ONCE_LARGE
+    _expand[(min(rows, num_tokens),)](
         work, tokens, blocks, batch.token_ids, batch.positions, batch.slots, batch.query_start, batch.seq_lens,
         batch.sampled, batch.sampled_rows, batch.sampled_lens,
         rows, num_tokens, tokens.stride(0), blocks.stride(0), spans, batch.slots.stride(0),
-        GROUPS=groups, BLOCK=block_size, ROWS=max(_ROWS_MIN, triton.next_power_of_2(rows)), TOKENS=_TOKENS_PER_PROGRAM,
-        num_warps=4,
+        GROUPS=groups, BLOCK=block_size, ROWS=triton.next_power_of_2(rows), TOKENS=at_once, num_warps=4,
     )  # fmt: skip
 
 
@@ -95,49 +94,62 @@ def write_sampled(tokens: Tensor, rows: Tensor, positions: Tensor, token_ids: Te
     )  # fmt: skip
 
 
+@triton.jit
+def _write_sampled_rows(sampled, sampled_rows, sampled_lens, row, there, table_row, length, end, samples):
+    """Sampled rows come first, in order; the others fill the tail. A permutation: every entry is written."""
+    before = tl.cumsum(samples, 0) - samples
+    place = tl.where(samples > 0, before, tl.sum(samples, 0) + row - before)
+    tl.store(sampled + place, tl.where(samples > 0, end - 1, 0).to(tl.int64), there)
+    tl.store(sampled_rows + place, tl.where(samples > 0, table_row, -1), there)
+    tl.store(sampled_lens + place, tl.where(samples > 0, length, 0), there)
+
+
 @triton.jit(do_not_specialize=["rows", "num_tokens"])
 def _expand(
     work, tokens, blocks, token_ids, positions, slots, query_start, seq_lens, sampled, sampled_rows, sampled_lens,
     rows, num_tokens, token_stride, group_stride, spans, slot_stride,
     GROUPS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
-    # Every program repeats the prefix sum over all rows (a few hundred) and expands its own tokens.
+    # A program a row of work. Each repeats the sums over all rows (a few hundred) that say where its tokens stand.
+    mine = tl.program_id(0)
     row = tl.arange(0, ROWS)
     there = row < rows
-    table_row = tl.load(work + row, there, 0)
-    start = tl.load(work + rows + row, there, 0)
     count = tl.load(work + 2 * rows + row, there, 0)
-    end = tl.cumsum(count, 0)
+    first = tl.sum(tl.where(row < mine, count, 0), 0)
     total = tl.sum(count, 0)
 
-    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
-    owner = tl.sum((end[None, :] <= token[:, None]).to(tl.int32), 1)
-    choice = row[None, :] == owner[:, None]
-    real = token < total
-    mine = tl.sum(tl.where(choice, table_row[None, :], 0), 1).to(tl.int64)
-    position = token + tl.sum(tl.where(choice, (start - end + count)[None, :], 0), 1)
-    position = tl.where(real, position, 0)
-    out = token < num_tokens
-    tl.store(token_ids + token, tl.load(tokens + mine * token_stride + position, real, 0).to(tl.int64), out)
-    tl.store(positions + token, position.to(tl.int64), out)
-    for group in tl.static_range(GROUPS):
-        page_at = blocks + group * group_stride + mine * spans + position // BLOCK
-        page = tl.load(page_at, real, -1).to(tl.int64)
-        slot = tl.where(page >= 0, page * BLOCK + position % BLOCK, -1)
-        tl.store(slots + group * slot_stride + token, slot, out)
+    line = tl.load(work + mine).to(tl.int64)
+    start_mine, count_mine = tl.load(work + rows + mine), tl.load(work + 2 * rows + mine)
+    for done in tl.range(0, count_mine, TOKENS):
+        offset = done + tl.arange(0, TOKENS)
+        real = offset < count_mine
+        position, token = start_mine + offset, first + offset
+        tl.store(
+            token_ids + token, tl.load(tokens + line * token_stride + position, real, 0).to(tl.int64), real
+        )
+        tl.store(positions + token, position.to(tl.int64), real)
+        for group in tl.static_range(GROUPS):
+            page_at = blocks + group * group_stride + line * spans + position // BLOCK
+            page = tl.load(page_at, real, -1).to(tl.int64)
+            slot = tl.where(page >= 0, page * BLOCK + position % BLOCK, -1)
+            tl.store(slots + group * slot_stride + token, slot, real)
+    for done in tl.range(total + mine * TOKENS, num_tokens, tl.num_programs(0) * TOKENS):
+        token = done + tl.arange(0, TOKENS)
+        padding = token < num_tokens
+        tl.store(token_ids + token, tl.zeros([TOKENS], tl.int64), padding)
+        tl.store(positions + token, tl.zeros([TOKENS], tl.int64), padding)
+        for group in tl.static_range(GROUPS):
+            tl.store(slots + group * slot_stride + token, tl.full([TOKENS], -1, tl.int64), padding)
 
-    if tl.program_id(0) == 0:
+    if mine == 0:
+        table_row, start = tl.load(work + row, there, 0), tl.load(work + rows + row, there, 0)
+        end = tl.cumsum(count, 0)
+        length = tl.where(count > 0, start + count, 0)
         tl.store(query_start, 0)
         tl.store(query_start + 1 + row, end, there)
-        length = tl.where(count > 0, start + count, 0)
         tl.store(seq_lens + row, length, there)
-        # Sampled rows come first, in order; the others fill the tail. A permutation: every entry is written.
         samples = tl.load(work + 3 * rows + row, there, 0)
-        before = tl.cumsum(samples, 0) - samples
-        place = tl.where(samples > 0, before, tl.sum(samples, 0) + row - before)
-        tl.store(sampled + place, tl.where(samples > 0, end - 1, 0).to(tl.int64), there)
-        tl.store(sampled_rows + place, tl.where(samples > 0, table_row, -1), there)
-        tl.store(sampled_lens + place, tl.where(samples > 0, length, 0), there)
+        _write_sampled_rows(sampled, sampled_rows, sampled_lens, row, there, table_row, length, end, samples)
 
 
 @triton.jit(do_not_specialize=["count"])
