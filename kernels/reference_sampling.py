@@ -20,6 +20,17 @@ _RACE_PIECE = 65_536
 """Tokens whose noise stays in a core's second-level cache."""
 
 
+def choose_greedily(
+    logits: Tensor, token_ids: Tensor, tokens: Tensor, rows: Tensor, positions: Tensor
+) -> None:
+    """token_ids[s] = the likeliest of logits[s] [S, V], −1 if that is not finite; tokens[rows[s], positions[s]] =
+    max(that, 0) where rows[s] ≥ 0. Bytes: the logits once."""
+    best, ids = logits.max(dim=-1)
+    token_ids.copy_(torch.where(best.isfinite(), ids, -1))
+    real = rows >= 0
+    tokens[rows[real].long(), positions[real].long()] = token_ids[real].clamp_min(0)
+
+
 def apply_penalties(
     logits: Tensor,
     tokens: Tensor,

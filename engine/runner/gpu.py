@@ -31,6 +31,7 @@ from engine.runner.staging import StepSlot
 from engine.runner.tables import RowTables
 from kernels.attention_plan import AttentionPlan, allocate_plan, build_plan
 from kernels.expand_batch import allocate_batch, expand_batch, write_sampled
+from kernels.greedy import choose_greedily_triton
 
 _STEPS_IN_FLIGHT = 2
 
@@ -214,13 +215,10 @@ class GPURunner:
 
     def _choose_greedily(self, count: int) -> None:
         """The likeliest token of the first `count` sampled rows, to the row tables and to `_token_ids`."""
+        batch = self._batch
         logits = self._model.logits(self._hidden[:count])
-        best, token_ids = logits.max(dim=-1)
-        token_ids = torch.where(best.isfinite(), token_ids, -1).to(torch.int32)
-        self._token_ids[:count] = token_ids
-        write_sampled(
-            self._tables.tokens, self._batch.sampled_rows[:count], self._batch.sampled_lens[:count], token_ids
-        )
+        rows, lens = batch.sampled_rows[:count], batch.sampled_lens[:count]
+        choose_greedily_triton(logits, self._token_ids[:count], self._tables.tokens, rows, lens)
 
     def _choose(self, count: int) -> None:
         """The next token of the first `count` sampled rows, whatever their settings; the sampler keeps what it found
