@@ -4,8 +4,9 @@ Place in the path: the kernels of a decode step → here. Knows no kernel. A dec
 between which the memory would stand idle for 2 to 5 µs each. A kernel launched with `pdl_options` may begin as soon as
 every program of the one in front has called `launch_dependents`, and must call `wait_for_front` before it touches
 anything that the step computes: after it, all earlier kernels are complete and their stores visible. Before it, a
-kernel may read what no kernel of the step writes: weights, for which `prefetch` opens the stream into the second-level
-cache.
+kernel may read what no kernel of the step writes: weights, the first of them into registers, or with `prefetch` into
+the second-level cache. (Prefetching did not pay in the bf16 products, which lost up to a fifth: the requests come while
+the kernel in front still needs the memory.)
 
 Every kernel launched with `pdl_options` must wait in every program: what comes after it relies on that. Kernels that
 hold much of a multiprocessor launch their dependents after their own wait, so that no more than two such kernels

@@ -8,7 +8,11 @@ Place in the path: layers, for steps of a single token, → here. CPU tensors go
 Triton. Knows no model. A step of one token is a walk over the weights at the speed of memory; cuBLAS reaches 55 to
 82 % of it at these shapes. Here each program takes a few rows of W, multiplies on the FMA units (2 operations per
 weight leave them idle enough), and asks for its first weights before the kernel in front has finished
-(`dependent_launch`). The norm costs nothing: its scale is applied after the sum.
+(`dependent_launch`). The norm's scale is applied after the sum.
+
+Most products are cut into strips: few rows a program, a piece of the columns at a time, as many programs as there are
+strips. A gated one is shared: as many programs as fit the device go from pair to pair of whole rows, with x · norm in
+registers and the next pair under way.
 
 Bytes: N·K·sizeof(w). The sum is fp32 and x · norm is not rounded in between.
 """
@@ -24,9 +28,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels import reference
-from kernels.dependent_launch import launch_dependents, lines_ahead, pdl_options, prefetch, wait_for_front
+from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
 
 __all__ = ["Strip", "matvec", "matvec_reference", "matvec_triton"]
+
+_SHARED_PROGRAMS = 4 * 132
+"""Of four warps each: four on a multiprocessor of a Hopper card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +41,10 @@ class Strip:
     """How a launch is cut."""
 
     rows: int
-    """W's rows a program (of each half, where gated)."""
+    """W's rows a program."""
     columns: int
     """W's columns a step."""
     warps: int
-    ahead: int = 0
-    """Columns, beyond those of the first step, that a program asks for before the kernel in front has finished."""
 
 
 def matvec(
@@ -102,98 +107,101 @@ def matvec_triton(
     assert x.is_contiguous()
     outputs = rows if act is None else rows // 2
     y = torch.empty(1, outputs, dtype=x.dtype, device=x.device)
-    strip = strip or _strip(outputs, columns, act is not None, weight.element_size())
+    if act is not None:
+        _gated_matvec[(min(outputs, _SHARED_PROGRAMS),)](
+            x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
+            ACT=act, COLUMNS=triton.next_power_of_2(columns), PDL=x.is_cuda, num_warps=4, **pdl_options(x),
+        )  # fmt: skip
+        return y
+    strip = strip or _strip(outputs, columns)
     _matvec[(triton.cdiv(outputs, strip.rows),)](
         x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
-        ACT=act or "", BLOCK_ROWS=strip.rows, BLOCK_COLUMNS=strip.columns,
-        LINES=lines_ahead(strip.ahead, weight), PDL=x.is_cuda,
-        num_warps=strip.warps, **pdl_options(x),
+        BLOCK_ROWS=strip.rows, BLOCK_COLUMNS=strip.columns, PDL=x.is_cuda, num_warps=strip.warps, **pdl_options(x),
     )  # fmt: skip
     return y
 
 
-def _strip(outputs: int, columns: int, gated: bool, weight_bytes: int) -> Strip:
+def _strip(outputs: int, columns: int) -> Strip:
     """Measured on an H200: many programs of few warps, so that some begin while others end."""
-    block_columns = min(1024, triton.next_power_of_2(columns))
-    if weight_bytes == 1:
-        return Strip(2 if gated else 4, min(2048, triton.next_power_of_2(columns)), 4)
-    if gated:
-        return Strip(2, min(512, block_columns), 2)
-    return (
-        Strip(2, min(2048, triton.next_power_of_2(columns)), 2)
-        if outputs > 16384
-        else Strip(2, block_columns, 1)
-    )
+    whole = triton.next_power_of_2(columns)
+    return Strip(2, min(2048, whole), 2) if outputs > 16384 else Strip(2, min(1024, whole), 1)
 
 
 @triton.jit
-def _first(weight, row, there, columns, COLUMNS: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr):
-    """The first tile of W's rows; the lines behind it are asked for."""
-    column = tl.arange(0, COLUMNS)
-    at = weight + row.to(tl.int64)[:, None] * columns
-    prefetch(at, COLUMNS, columns, LINES, PDL)
-    return tl.load(
-        at + column[None, :], there[:, None] & (column < columns)[None, :], 0.0, eviction_policy="evict_first"
-    )
-
-
-@triton.jit
-def _dot_rows(
-    w, weight, row, there, columns, x, norm, NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    """Σ_k w[row, k] · x[k] · norm[k] and Σ_k x[k]²; `w` is the first tile."""
-    column = tl.arange(0, COLUMNS)
+def _tile(weight, row, start, columns, COLUMNS: tl.constexpr):
+    """W's rows (numbers past the end have been clamped), COLUMNS columns from `start` on."""
+    column = start + tl.arange(0, COLUMNS)
     at = weight + row.to(tl.int64)[:, None] * columns + column[None, :]
-    acc = tl.zeros([ROWS, COLUMNS], tl.float32)
-    square = tl.zeros([COLUMNS], tl.float32)
-    for start in tl.range(0, columns, COLUMNS):
-        inside = start + column < columns
-        value = tl.load(x + start + column, inside, 0.0).to(tl.float32)
-        square += value * value
-        if NORMED:
-            value *= tl.load(norm + start + column, inside, 0.0)
-        acc += w.to(tl.float32) * value[None, :]
-        ahead = start + COLUMNS + column < columns
-        w = tl.load(at + start + COLUMNS, there[:, None] & ahead[None, :], 0.0, eviction_policy="evict_first")
-    return tl.sum(acc, 1), tl.sum(square, 0)
+    return tl.load(at, (column < columns)[None, :], 0.0, eviction_policy="evict_first")
+
+
+@triton.jit
+def _scaled(z, row, scale, bias):
+    if scale is not None:
+        z *= tl.load(scale + row)
+    if bias is not None:
+        z += tl.load(bias + row).to(tl.float32)
+    return z
 
 
 @triton.jit
 def _matvec(
     x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
-    ACT: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr,
-    LINES: tl.constexpr, PDL: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     there = row < outputs
-    NORMED: tl.constexpr = norm is not None
+    weight_row = tl.minimum(row, outputs - 1)
     # Weights do not depend on the kernel in front: the first are on their way while it finishes.
-    w = _first(weight, tl.minimum(row, outputs - 1), there, columns, BLOCK_COLUMNS, LINES, PDL)
-    if ACT != "":
-        up_row = outputs + tl.minimum(row, outputs - 1)
-        up_w = _first(weight, up_row, there, columns, BLOCK_COLUMNS, LINES, PDL)
+    w = _tile(weight, weight_row, 0, columns, BLOCK_COLUMNS)
     wait_for_front(PDL)
     launch_dependents(PDL)
-    z, square = _dot_rows(w, weight, row, there, columns, x, norm, NORMED, BLOCK_ROWS, BLOCK_COLUMNS)
-    if ACT != "":
-        up, _ = _dot_rows(up_w, weight, up_row, there, columns, x, norm, NORMED, BLOCK_ROWS, BLOCK_COLUMNS)
-    if NORMED:
-        inverse_rms = 1 / tl.sqrt_rn(square / columns + eps)
-        z *= inverse_rms
-        if ACT != "":
-            up *= inverse_rms
-    if scale is not None:
-        z *= tl.load(scale + row, there, 0)
-        if ACT != "":
-            up *= tl.load(scale + outputs + row, there, 0)
-    if bias is not None:
-        z += tl.load(bias + row, there, 0).to(tl.float32)
-        if ACT != "":
-            up += tl.load(bias + outputs + row, there, 0).to(tl.float32)
-    if ACT == "silu":
-        z = z * tl.sigmoid(z) * up
-    elif ACT == "gelu_tanh":
-        z = z * tl.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z)) * up
+    column = tl.arange(0, BLOCK_COLUMNS)
+    acc = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.float32)
+    square = tl.zeros([BLOCK_COLUMNS], tl.float32)
+    for start in tl.range(0, columns, BLOCK_COLUMNS):
+        inside = start + column < columns
+        value = tl.load(x + start + column, inside, 0.0).to(tl.float32)
+        if norm is not None:
+            square += value * value
+            value *= tl.load(norm + start + column, inside, 0.0)
+        acc += w.to(tl.float32) * value[None, :]
+        w = _tile(weight, weight_row, start + BLOCK_COLUMNS, columns, BLOCK_COLUMNS)
+    z = tl.sum(acc, 1)
+    if norm is not None:
+        z *= 1 / tl.sqrt_rn(tl.sum(square, 0) / columns + eps)
+    z = _scaled(z, weight_row, scale, bias)
     if residual is not None:
         z += tl.load(residual + row, there, 0).to(tl.float32)
     tl.store(y + row, z, there)
+
+
+@triton.jit
+def _gated_matvec(
+    x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
+    ACT: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    first, stride = tl.program_id(0), tl.num_programs(0)
+    half = tl.arange(0, 2) * outputs
+    w = _tile(weight, first + half, 0, columns, COLUMNS)
+    wait_for_front(PDL)
+    launch_dependents(PDL)
+    column = tl.arange(0, COLUMNS)
+    value = tl.load(x + column, column < columns, 0.0).to(tl.float32)
+    inverse_rms = 1.0
+    if norm is not None:
+        inverse_rms = 1 / tl.sqrt_rn(tl.sum(value * value, 0) / columns + eps)
+        value *= tl.load(norm + column, column < columns, 0.0)
+    for row in tl.range(first, outputs, stride):
+        both = tl.sum(w.to(tl.float32) * value[None, :], 1) * inverse_rms
+        w = _tile(weight, tl.minimum(row + stride, outputs - 1) + half, 0, columns, COLUMNS)
+        both = _scaled(both, row + half, scale, bias)
+        z = tl.sum(tl.where(half == 0, both, 0.0), 0)
+        up = tl.sum(tl.where(half == 0, 0.0, both), 0)
+        if ACT == "silu":
+            z = z * tl.sigmoid(z) * up
+        else:
+            z = z * tl.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z)) * up
+        if residual is not None:
+            z += tl.load(residual + row).to(tl.float32)
+        tl.store(y + row, z)

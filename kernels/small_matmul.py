@@ -7,7 +7,7 @@ Knows no model. Such a step is still a walk over the weights at the speed of mem
 product, so that the tile's long side is filled by W's rows and its short side by as few tokens as there are. All
 programs of a launch are resident at once and each streams an equal share of W; where W has too few rows for that,
 the columns are split too, and the last program to arrive adds the parts up in their order, so that the sum does
-not depend on timing. The first columns are asked for before the kernel in front has finished.
+not depend on timing.
 
 W may have a narrower type than x (fp8): it is widened in registers, on its way to the product, and `scale` [N] is
 applied to the sum. Shapes are looked up in `kernels/tuned/small_matmul.json`; a shape that is not there takes what
@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels import reference
-from kernels.dependent_launch import launch_dependents, lines_ahead, pdl_options, prefetch, wait_for_front
+from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
 
 __all__ = ["MAX_ROWS", "Tile", "small_matmul", "small_matmul_reference", "small_matmul_triton"]
 
@@ -47,7 +47,7 @@ class Tile:
     warps: int = 4
     stages: int = 4
     ahead: int = 0
-    """Columns a program asks for before the kernel in front has finished; a multiple of `columns`."""
+    """Columns asked for before the kernel in front has finished, by kernels that do so; this one gains nothing by it."""
 
 
 def small_matmul(
@@ -125,7 +125,7 @@ def small_matmul_triton(
     _small_matmul[(tiles, tile.splits)](
         x, weight, scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
         ACT=act or "", SPLITS=tile.splits, TOKENS=block_tokens, ROWS=tile.rows, COLUMNS=tile.columns,
-        EVEN=columns % (tile.columns * tile.splits) == 0, LINES=lines_ahead(min(tile.ahead, span), weight),
+        EVEN=columns % (tile.columns * tile.splits) == 0,
         PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
         PDL=x.is_cuda, num_warps=tile.warps, num_stages=tile.stages, **pdl_options(x),
     )  # fmt: skip
@@ -152,26 +152,24 @@ def _sum_parts(
     return acc, last
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _small_matmul(
     x, weight, scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
     ACT: tl.constexpr, SPLITS: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    EVEN: tl.constexpr, LINES: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     tile, part = tl.program_id(0), tl.program_id(1)
     row, token = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, TOKENS)
     first, end = part * span, tl.minimum((part + 1) * span, columns)
-    # Rows and tokens past the end repeat the last one; they are not stored.
+    # Rows past the end repeat the last one; they are not stored.
     weight_row = tl.minimum(row, outputs - 1).to(tl.int64)[:, None] * columns
     up_row = weight_row + outputs.to(tl.int64) * columns
-    prefetch(weight + weight_row, first, end, LINES, PDL)
-    if ACT != "":
-        prefetch(weight + up_row, first, end, LINES, PDL)
     wait_for_front(PDL)
-    launch_dependents(PDL)
+    if SPLITS > 1:
+        launch_dependents(PDL)
 
     column = tl.arange(0, COLUMNS)
-    x_row = tl.minimum(token, tokens - 1)[:, None] * columns
+    x_row, real = token[:, None] * columns, (token < tokens)[:, None]
     acc = tl.zeros([ROWS, TOKENS], tl.float32)
     up = tl.zeros([ROWS, TOKENS], tl.float32)
     for start in tl.range(first, end, COLUMNS):
@@ -179,13 +177,17 @@ def _small_matmul(
         there = None if EVEN else k < end
         other = None if EVEN else 0.0
         w = tl.load(weight + weight_row + k, there, other, eviction_policy="evict_first")
-        tokens_tile = tl.trans(tl.load(x + x_row + k, there, other))
+        x_there = real if EVEN else real & there
+        tokens_tile = tl.trans(tl.load(x + x_row + k, x_there, 0.0, cache_modifier=".ca"))
         acc = tl.dot(w.to(x.dtype.element_ty), tokens_tile, acc, input_precision=PRECISION)
         if ACT != "":
             w = tl.load(weight + up_row + k, there, other, eviction_policy="evict_first")
             up = tl.dot(w.to(x.dtype.element_ty), tokens_tile, up, input_precision=PRECISION)
 
-    if SPLITS > 1:
+    if SPLITS == 1:
+        # What follows is short: the next kernel's programs find room and their first weights meanwhile.
+        launch_dependents(PDL)
+    else:
         acc, last = _sum_parts(acc, partial, arrived, tile, part, tl.num_programs(0), TOKENS, ROWS, SPLITS)
         if not last:
             return

@@ -24,8 +24,10 @@ from triton.runtime.jit import JITFunction
 
 from kernels.attention_plan import allocate_plan, build_plan
 from kernels.e4m3 import E4M3
+from kernels.expand_batch import allocate_batch, expand_batch, write_sampled
 from kernels.fresh_keys import FreshKeys
 from kernels.gated_act import gated_act_triton
+from kernels.greedy import choose_greedily_triton
 from kernels.logit_edits import edit_logits
 from kernels.logprobs import allocate_logprobs, find_logprobs
 from kernels.matmul_fp8 import arrivals, matmul_fp8_triton
@@ -127,6 +129,7 @@ def main() -> None:
                 fresh = FreshKeys(k, v, slots, torch.zeros(64, DIM), norm, norm)
                 sized = plan.sized(ROWS, TOKENS, wide=False)
                 paged_attention_triton(q, kv, table, 0.1, None, sized, scale, fresh)
+    _step_inputs(slots.device)
     for vocab in VOCABS:
         _sample(vocab, x.device)
 
@@ -166,11 +169,21 @@ def _fp8_weights(x: Tensor, norm: Tensor) -> None:
     matmul_fp8_triton(q[:1], scale[:1], square, norm, x.dtype, residual=x[:1], arrived=arrived)
 
 
+def _step_inputs(device: torch.device) -> None:
+    work, blocks = torch.zeros(4, 256, dtype=torch.int32), torch.zeros(1, 256, 512, dtype=torch.int32)
+    tokens = torch.zeros(256, 8193, dtype=torch.int32)
+    batch = allocate_batch(256, 8192, 1, device)
+    for num_tokens in (1, 256, 8192):
+        expand_batch(batch, work, tokens, blocks, num_tokens, 16)
+    write_sampled(tokens, work[0], work[1], work[2])
+
+
 def _sample(vocab: int, device: torch.device) -> None:
     logits, ints = torch.zeros(ROWS, vocab), torch.zeros(ROWS, 64, dtype=torch.int32)
     per_row, table = ints[:, 0].contiguous(), torch.zeros(ROWS, WORDS, dtype=torch.int64)
     uses = torch.zeros(ROWS, vocab, dtype=torch.int32)
     survivors = allocate_survivors(ROWS, vocab, device)
+    choose_greedily_triton(logits, per_row, uses, per_row, per_row)
     edit_logits(logits, logits, per_row, per_row, table, uses, ints, logits)
     penalise_triton(logits, uses, per_row, per_row, table, ints)
     find_survivors(survivors, logits, per_row, table)

@@ -26,6 +26,7 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_rope_and_cache",
         "_build",
         "_matvec",
+        "_gated_matvec",
         "_matmul_fp8",
         "_quantize",
         "_edit",
@@ -38,6 +39,10 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_race",
         "_pick",
         "_pieces",
+        "_expand",
+        "_best_of_piece",
+        "_best_of_row",
+        "_small_matmul",
         "_merge",
     }
     assert sum(kernel["name"] in ("_narrow", "_wide") for kernel in kernels) == 24

@@ -15,7 +15,7 @@ from tests.kernels import oracles
 
 pytestmark = pytest.mark.usefixtures("seed")
 
-WHOLE, SPLIT, WIDE_SPLIT = Tile(16, 32), Tile(16, 32, splits=3), Tile(32, 16, splits=4, ahead=16)
+WHOLE, SPLIT, WIDE_SPLIT = Tile(16, 32), Tile(16, 32, splits=3), Tile(32, 16, splits=4)
 
 
 def _triton(tile: Tile) -> Callable[..., Tensor]:
