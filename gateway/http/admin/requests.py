@@ -156,6 +156,7 @@ def _detail(found: RequestDetail, is_operator: bool) -> Json:
     corrections = sum(one.event.amount_nanousd for one in found.corrections)
     return {
         **_line(event, corrections, is_operator),
+        "end_user": found.end_user,
         "recorded_at": unix(event.recorded_at),
         "is_provisional": found.is_provisional,
         "input_nanousd": event.input_nanousd,

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from sqlalchemy import and_, select
 
 from gateway.db import ReadSession
-from gateway.ledger.models import Attempt, JournalAttempt, LedgerEntry, SettledRequest, UsageEvent
+from gateway.ledger.models import (
+    Attempt,
+    JournalAttempt,
+    LedgerEntry,
+    SettledRequest,
+    UsageEvent,
+    UserPseudonym,
+)
 from gateway.routing.models import Price
 
 __all__ = ["AttemptView", "CorrectionView", "RequestDetail", "request_detail"]
@@ -34,7 +41,10 @@ class CorrectionView:
 
 @dataclass(frozen=True, slots=True)
 class RequestDetail:
+    """`end_user`: whom the event's pseudonym stands for, unless that was erased."""
+
     event: UsageEvent
+    end_user: str | None
     corrections: Sequence[CorrectionView]
     attempts: Sequence[AttemptView]
     prices: Sequence[Price]
@@ -58,6 +68,7 @@ async def request_detail(
     settled = await session.get(SettledRequest, request_id)
     return RequestDetail(
         event=original,
+        end_user=await _end_user(session, original),
         corrections=[view for view in events if view.event.corrects is not None],
         attempts=await _attempts(session, request_id),
         prices=prices,
@@ -83,6 +94,13 @@ async def _events(session: ReadSession, request_id: str, tenant_id: str | None) 
     if tenant_id is not None:
         query = query.where(UsageEvent.tenant_id == tenant_id)
     return [CorrectionView(event, entry) for event, entry in await session.execute(query)]
+
+
+async def _end_user(session: ReadSession, event: UsageEvent) -> str | None:
+    if event.user_ref is None:
+        return None
+    found = await session.get(UserPseudonym, (event.tenant_id, event.user_ref))
+    return found.end_user if found is not None else None
 
 
 async def _attempts(session: ReadSession, request_id: str) -> list[AttemptView]:

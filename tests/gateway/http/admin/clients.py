@@ -14,7 +14,6 @@ from tests.harness import Gateway
 
 def admin_client(gateway: Gateway, key: str | None = None) -> openai.AsyncOpenAI:
     client = openai.AsyncOpenAI(
-        api_key="none",
         admin_api_key=key or gateway.admin_key,
         base_url=f"{gateway.url}/v1",
         max_retries=0,
@@ -35,7 +34,6 @@ async def client_of_empty_answers() -> AsyncIterator[openai.AsyncOpenAI]:
     app.router.add_route("*", "/{path:.*}", empty)
     async with TestServer(app) as server:
         client = openai.AsyncOpenAI(
-            api_key="none",
             admin_api_key="none",
             base_url=str(server.make_url("/v1")),
             max_retries=0,

@@ -146,6 +146,7 @@ async def test_one_request_with_all_that_is_known(gateway: Gateway, engine: Fake
     tenant = await gateway.serve(engine)
     await gateway.client(tenant).completions.create(model=SERVED, prompt="one two three", user="me")
     [event] = await gateway.events(1)
+    await gateway.app.notebook.flush()
     adjuster = Adjuster(gateway.app.clock, gateway.app.ids)
     request_id = RequestId(event["request_id"])
     async with gateway.app.database.write() as session:
@@ -159,7 +160,7 @@ async def test_one_request_with_all_that_is_known(gateway: Gateway, engine: Fake
     )
     prices = {price["component"]: price["nanousd_per_token"] for price in found["prices"]}
     assert {f"{name}_nanousd_per_token": value for name, value in prices.items()} == PRICES
-    assert found["user_id"] == event["user_ref"]
+    assert (found["user_id"], found["end_user"]) == (event["user_ref"], "me")
     assert found["e2e_ms"] >= 0
     [attempt] = found["attempts"]
     assert (attempt["attempt"], attempt["unbilled_reason"], attempt["overrun_tokens"]) == (0, None, 0)
@@ -179,6 +180,9 @@ async def test_one_request_with_all_that_is_known(gateway: Gateway, engine: Fake
     [line] = (await gateway.admin("GET", "/requests"))["data"]
     assert line["net_amount_nanousd"] == found["net_amount_nanousd"]
     assert found.items() >= line.items(), "the line is part of the whole"
+    await gateway.sql("DELETE FROM user_pseudonym")
+    erased = await gateway.admin("GET", f"/requests/{request_id}")
+    assert (erased["end_user"], erased["amount_nanousd"]) == (None, found["amount_nanousd"])
 
 
 async def test_a_tenants_key_reads_its_own_and_nothing_else(listed: Tenant, gateway: Gateway) -> None:
