@@ -7,6 +7,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from engine.server.acknowledged import is_acknowledged
+from engine.server.journal_reader import read_page
 from gateway.local.up import SERVED_MODEL
 from tests.e2e.conftest import START_S, Stack, caller, until
 
@@ -62,6 +64,7 @@ async def test_up_crash_up_restart_and_down(idle_stack: Stack) -> None:
 
     assert stack.stop() == 0
     assert stack.processes() == []
+    _check_journals(stack)
 
     shown = stack.start()
     assert "key, shown once" not in shown
@@ -74,3 +77,11 @@ async def test_up_crash_up_restart_and_down(idle_stack: Stack) -> None:
         assert answer.status == 200
     assert stack.stop(signal.SIGTERM) == 0
     assert stack.processes() == []
+
+
+def _check_journals(stack: Stack) -> None:
+    """The engine drained, and stayed until the reconciler had all that it journalled for the demo's requests."""
+    (journal,) = stack.home.glob("run/*/journal")
+    assert read_page(journal, "", 10).records
+    assert (journal / "acknowledged").exists()
+    assert is_acknowledged(journal)
