@@ -50,22 +50,17 @@ def merge(replica_id: ReplicaId, records: Iterable[JournalRecord]) -> list[Journ
 
 
 def settlement_from_journal(hold: Hold, attempts: Sequence[JournalAttempt]) -> Settlement:
-    """The last attempt served the caller and is billed; what came before it was retried. Nobody pays for an engine's
-    error before anything could reach the caller."""
-    last = max(attempts, key=lambda one: one.attempt)
-    is_our_error = last.has_ended and last.finish_reason == "error" and not _reached_caller(hold, last)
-    records = tuple(
-        _unbilled(one, "our_error" if one is last else "retry")
-        if one is not last or is_our_error
-        else _billed(one)
-        for one in sorted(attempts, key=lambda one: one.attempt)
-    )
-    ended: SettlementStatus = "error" if is_our_error else _STATUS.get(last.finish_reason, "partial")
+    """The last attempt served the caller and is billed, if anybody is to pay for it; what came before it was retried."""
+    *earlier, last = sorted(attempts, key=lambda one: one.attempt)
+    reason = _why_unbilled(hold, last)
     return Settlement(
         hold=hold,
-        status=ended if last.has_ended else "unknown",
+        status=_status(last, reason),
         occurred_at=last.at,
-        attempts=records,
+        attempts=(
+            *(_unbilled(one, "retry") for one in earlier),
+            _billed(last) if reason is None else _unbilled(last, reason),
+        ),
         timings=Timings(queue_ms=last.queue_ms, ttft_ms=last.ttft_ms, e2e_ms=last.e2e_ms),
         error_code="gateway_lost",
     )
@@ -142,6 +137,22 @@ def _billed(one: JournalAttempt) -> AttemptRecord:
         finish_reason=one.finish_reason,
     )
     return replace(record, resumed_from=one.resumed_from)
+
+
+def _status(last: JournalAttempt, reason: UnbilledReason | None) -> SettlementStatus:
+    if not last.has_ended:
+        return "unknown"
+    return "error" if reason == "our_error" else _STATUS.get(last.finish_reason, "partial")
+
+
+def _why_unbilled(hold: Hold, last: JournalAttempt) -> UnbilledReason | None:
+    """As the gateway itself would have settled: nobody pays for an engine's error before anything could reach the
+    caller, nor for an answer that was given up before its first token."""
+    if last.has_ended and last.finish_reason == "error" and not _reached_caller(hold, last):
+        return "our_error"
+    if last.has_ended and last.finish_reason == "abort" and not last.completion_tokens:
+        return "after_cancel"
+    return None
 
 
 def _reached_caller(hold: Hold, one: JournalAttempt) -> bool:

@@ -66,6 +66,15 @@ def test_nobody_pays_for_an_engine_that_broke_before_anything_reached_the_caller
         assert settled.attempts[0].billed_prompt_tokens == settled.attempts[0].billed_completion_tokens == 0
 
 
+def test_nobody_pays_for_an_answer_that_was_given_up_before_its_first_token() -> None:
+    """As when the gateway lives to settle it."""
+    settled = settlement_from_journal(STREAM, merge(R, [record("end", 0, finish_reason="abort")]))
+    assert (settled.status, settled.attempts[0].unbilled_reason) == ("cancelled", "after_cancel")
+    assert settled.attempts[0].billed_prompt_tokens == 0
+    settled = settlement_from_journal(STREAM, merge(R, [record("end", 1, finish_reason="abort")]))
+    assert (settled.status, settled.attempts[0].billed_prompt_tokens) == ("cancelled", 10)
+
+
 def test_where_it_was_resumed_is_passed_on() -> None:
     for reason in ("stop", "error"):
         attempts = merge(R, [record("start", resumed_from=3), record("end", 5, finish_reason=reason)])
