@@ -25,7 +25,11 @@ __all__ = ["Closer"]
 FINAL_FIGURE_S = 1.0
 """How long an aborted answer may take to end with its figure."""
 JOURNAL_TRIES = 5
+"""How often a journal may not have the end before it is taken to have none."""
 JOURNAL_PAUSE_S = 0.2
+ENGINE_AWAY_S = 60.0
+"""How long an engine that died may take to come back and say what it had produced. The hold stays meanwhile: if a
+guess gave it back, the journal's correction could put a hard budget over its limit."""
 
 _log = get_logger(__name__)
 
@@ -37,6 +41,7 @@ class Closer:
         self._replicas = replicas
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = asyncio.Event()
 
     def take(self, exchange: Exchange, ending: Ending) -> None:
         """The request's last attempt was left open: find out what it produced, then settle."""
@@ -83,7 +88,8 @@ class Closer:
             self.let_go(attempt)
 
     async def drain(self) -> None:
-        """Everything handed over so far is settled when this returns."""
+        """Everything handed over so far is settled when this returns. Engines that are away are not waited for."""
+        self._draining.set()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -98,6 +104,7 @@ class Closer:
         try:
             await self.stop(exchange, attempt)
             if attempt.figure is None and attempt.dialect.has_journal:
+                exchange.ticket.correct(attempt.scanner.events)  # its slot is free, whoever has the figure
                 attempt.figure = await self._journalled(exchange, attempt)
         finally:
             self.settle(exchange, ending)
@@ -117,11 +124,19 @@ class Closer:
         attempt.saw(attempt.scanner.usage)
 
     async def _journalled(self, exchange: Exchange, attempt: Attempt) -> Figure | None:
-        for _ in range(JOURNAL_TRIES):
-            figure = await attempt.dialect.journalled(
-                self._client, attempt.url, attempt.key, exchange.request_id, attempt.number
-            )
-            if figure is not None:
-                return figure
+        """Its final figure; None if the journal has none, or cannot be read for too long."""
+        answers, give_up_at = 0, self._clock.monotonic() + ENGINE_AWAY_S
+        while answers < JOURNAL_TRIES:
+            try:
+                figure = await attempt.dialect.journalled(
+                    self._client, attempt.url, attempt.key, exchange.request_id, attempt.number
+                )
+            except UpstreamError:
+                if self._draining.is_set() or self._clock.monotonic() > give_up_at:
+                    return None
+            else:
+                if figure is not None:
+                    return figure
+                answers += 1
             await asyncio.sleep(JOURNAL_PAUSE_S)
         return None

@@ -65,7 +65,8 @@ class Dialect(Protocol):
     async def journalled(
         self, client: UpstreamClient, base_url: str, key: str | None, request_id: str, attempt: int
     ) -> Figure | None:
-        """The final figure from the engine's own record, if it has one by now."""
+        """The final figure from the engine's own record, if it has one by now. Raises UpstreamError if the engine
+        cannot be asked."""
         ...
 
 

@@ -63,10 +63,7 @@ class NativeDialect:
         self, client: UpstreamClient, base_url: str, key: str | None, request_id: str, attempt: int
     ) -> Figure | None:
         url = f"{base_url}/internal/usage?limit={JOURNAL_PAGE}&request_id={quote(request_id)}"
-        try:
-            status, raw = await client.fetch("GET", url, authorization(key), None, SIDE_CALL_TIMEOUT_S)
-        except UpstreamError:
-            return None
+        status, raw = await client.fetch("GET", url, authorization(key), None, SIDE_CALL_TIMEOUT_S)
         figure = read_figure(raw, request_id, attempt) if status == 200 else None
         if figure is None or not figure.final:
             return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from gateway.exchange.closer import JOURNAL_PAUSE_S, JOURNAL_TRIES
+from tests.fakes import replies
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
 from tests.gateway.asking import BODY, STREAM, ask
@@ -72,6 +74,28 @@ async def test_the_journal_knows_when_the_answer_does_not(gateway: Gateway, engi
     assert (event["status"], event["completion_tokens"]) == ("cancelled", 3)
     [settled] = await gateway.sql("SELECT is_provisional FROM settled_request")
     assert settled["is_provisional"] is False
+
+
+async def test_an_engine_that_died_is_waited_for_and_the_hold_with_it(
+    gateway: Gateway, engine: FakeEngine
+) -> None:
+    """Two tokens came, four were made: a guess of two would have given money back that the journal charges."""
+    tenant = await gateway.serve(engine)
+    await gateway.admin(
+        "POST", "/budgets", {"project_id": tenant.id, "period": "monthly", "limit_nanousd": 1 << 40}
+    )
+    engine.script(Script(hang_after=2))
+    asking = asyncio.create_task(ask(gateway, tenant, STREAM))
+    await engine.wait_for(lambda: bool(engine.requests) and engine.requests[0].usage.completion_tokens == 2)
+    engine.requests[0].usage = replies.Usage(5, 4)
+    await engine.stop()
+    await asyncio.wait([asking])
+    await asyncio.sleep(JOURNAL_TRIES * JOURNAL_PAUSE_S * 1.5)
+    assert len(await gateway.sql("SELECT 1 FROM hold")) == 1, "nothing is known yet"
+    await engine.start()
+    [event] = await gateway.events(1, within_s=20)
+    assert (event["status"], event["completion_tokens"]) == ("partial", 4)
+    assert await gateway.sql("SELECT is_provisional FROM settled_request") == [{"is_provisional": False}]
 
 
 async def test_leaving_a_third_partys_engine_is_an_estimate(gateway: Gateway, engine: FakeEngine) -> None:
