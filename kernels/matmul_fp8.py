@@ -1,11 +1,13 @@
 """Products with fp8 weights: y[t, n] = Σ_k q[t, k] · w[n, k] · s[t] · r[n] + bias[n] + residual[t, n].
 
-Place in the path: layers with fp8 weights, → here. q is e4m3 with one scale a row
-(`kernels/quantize.py`), w e4m3 [N, K] row after row with one scale a row. CPU tensors go to plain torch; on a GPU steps
-of few tokens go to Triton, whose tiles are small enough that all multiprocessors read weights, and the others to the
-library's scaled product. Sums are fp32. Knows no model.
+Place in the path: layers with fp8 weights → here. q is e4m3 with one scale a row (`kernels/quantize.py`), w e4m3 [N, K]
+row after row with one scale a row. CPU tensors go to plain torch; on a GPU steps of few tokens go to Triton, whose tiles
+are small enough that all multiprocessors read weights, and the others to the library's scaled product. Sums are fp32.
+Knows no model. The weights stand on the left, where the tensor cores take no fewer than 64 rows; tokens fill the short
+side.
 
-Bytes: N·K; operations: 2·T·N·K at twice the bf16 rate.
+Bytes: N·K; operations: 2·T·N·K at twice the bf16 rate. Measured (H200, the four products of a Llama-3-8B layer, floor
+48.4 µs): 8 tokens 67.7 µs, 32 tokens 69.9, 64 tokens 72.3; the library 101 to 103.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ TINY = Sizes(
     64, 48, 4, 2, 16, 300, 16, steps=(1, 3), rows=((1, 40), (3, 17)), prompts=((2, 20, 3),), cold_bytes=0
 )
 TIMED = {
-    "matvec", "small_matmul", "matvec fp8", "matmul_fp8", "rms_norm", "gated_act", "quantize", "rope_and_cache",
+    "matvec", "small_matmul", "matmul_fp8", "rms_norm", "gated_act", "quantize", "rope_and_cache",
     "paged_attention", "expand_batch", "attention_plan", "greedy", "survivors", "race",
 }  # fmt: skip
 
