@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import random
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
@@ -10,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from gateway.db import Database
 from gateway.exports.repository.events import FETCH_ROWS, closed_snapshot, event_rows, ledger_tally
-from gateway.exports.types import Position
+from gateway.exports.types import CLOSING_LAG, Booking, ExportSpec, Period, Position
 from gateway.ledger.models import UsageEvent
 from tests.gateway.exports.conftest import books, database, ledger
 from tests.gateway.exports.ledger import DAY, Ledger, spec
@@ -72,3 +74,49 @@ async def test_rows_come_a_few_at_a_time(database: Database, ledger: Ledger) -> 
         await closed_snapshot(connection, spec())
         sizes = [len(rows) async for rows in event_rows(connection, spec(), None)]
     assert sizes == [FETCH_ROWS, FETCH_ROWS, 2_001]
+
+
+def _booked_on(at: datetime, recorded_at: datetime, booking: Booking) -> date:
+    """The rule of types.py, said once more."""
+    late = recorded_at - CLOSING_LAG
+    if booking == "monthly":
+        next_month = (at.replace(day=1) + timedelta(days=32)).replace(
+            day=1, hour=0, minute=0, second=0, microsecond=0
+        )
+        late = min(late, next_month - timedelta(microseconds=1))
+    return max(at, late).date()
+
+
+async def test_days_divide_the_events_as_the_rule_says(database: Database, ledger: Ledger) -> None:
+    """Five weeks over the end of a month, with events of every lateness, some of them to the microsecond."""
+    seed = 11
+    print("seed", seed)
+    draw, first, count = random.Random(seed), datetime(2026, 1, 10, tzinfo=UTC), 400
+    expected: dict[Booking, Counter[date]] = {"monthly": Counter(), "prompt": Counter()}
+    for _ in range(count):
+        at = first + timedelta(seconds=draw.randrange(30 * 86_400))
+        late = draw.choice((timedelta(seconds=1), CLOSING_LAG, timedelta(hours=draw.randrange(1, 100))))
+        if draw.random() < 0.3:  # booked at midnight, or a microsecond before it
+            midnight = at.replace(hour=0, minute=0, second=0) + timedelta(days=1)
+            late = midnight - at + CLOSING_LAG - timedelta(microseconds=draw.randrange(2))
+        ledger.event(at, recorded_after=late)
+        for booking in expected:
+            expected[booking][_booked_on(at, at + late, booking)] += 1
+    await ledger.write()
+    found: dict[Booking, Counter[date]] = {"monthly": Counter(), "prompt": Counter()}
+    async with database.transaction() as connection:
+        for number in range(40):
+            day = first.date() + timedelta(days=number)
+            period = Period(day, day + timedelta(days=1))
+            found["monthly"][day] = sum(
+                [len(rows) async for rows in event_rows(connection, ExportSpec("csv", period), None)]
+            )
+            for booking, name in (("monthly", "csv"), ("prompt", "stripe")):
+                tally = await ledger_tally(connection, ExportSpec(name, period))
+                total = sum(sums["events"] for sums in tally.values())
+                assert booking == "prompt" or total == found["monthly"][day]
+                found[booking][day] = total
+    assert found["monthly"].total() == found["prompt"].total() == count
+    assert +found["monthly"] == expected["monthly"]
+    assert +found["prompt"] == expected["prompt"]
+    assert expected["monthly"] != expected["prompt"]
