@@ -6,14 +6,17 @@ an embedded server: every application connection then steps down to the applicat
 It does not know any table.
 """
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, ClassVar, NewType, Self
 
-from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url
+import asyncpg  # type: ignore[import-untyped]  # it comes without types
+from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url, text
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import (
     ArgumentError,
@@ -40,6 +43,8 @@ __all__ = [
     "DATABASE_ERRORS",
     "Base",
     "Database",
+    "Lane",
+    "Prepared",
     "ReadSession",
     "WriteConnection",
     "WriteSession",
@@ -48,6 +53,7 @@ __all__ = [
     "is_unavailable",
     "owner_engine",
     "reason",
+    "rows_of",
 ]
 
 APP_ROLE = "tollway_app"
@@ -72,7 +78,13 @@ _UNAVAILABLE_CLASSES = ("08", "53", "58")
 _UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "55P03", "57014", "25006"})
 _SERIALIZATION_STATES = frozenset({"40001", "40P01"})
 
-DATABASE_ERRORS = (SQLAlchemyError, OSError, TimeoutError)
+DATABASE_ERRORS = (
+    SQLAlchemyError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
 """What a transaction may raise. `is_unavailable` and `is_serialization_failure` tell which kind it was."""
 
 ReadSession = NewType("ReadSession", AsyncSession)
@@ -115,13 +127,15 @@ class Database:
         who would not try again. `keyed`: all its statements look rows up by their keys, so a plan that was made while
         a table was almost empty must not be one that scans it."""
         options = options or DatabaseSettings()
+        arguments = _connect_args(name, role, options, keyed)
+        self.lane = Lane(async_url(url), arguments)
         self._engine = create_async_engine(
             async_url(url),
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=options.connect_timeout_s,
             pool_pre_ping=checked,
-            connect_args=_connect_args(name, role, options, keyed),
+            connect_args=arguments,
             hide_parameters=True,  # an error's text goes to the logs; values that callers sent do not
         )
         listens_for(self._engine.sync_engine, "checkout")(_refuse_closed)
@@ -167,7 +181,55 @@ class Database:
             yield WriteConnection(connection)
 
     async def close(self) -> None:
+        await self.lane.close()
         await self._engine.dispose()
+
+
+class Prepared:
+    """A statement with named parameters that runs on SQLAlchemy's connections and on a `Lane` alike."""
+
+    def __init__(self, sql: str) -> None:
+        self.clause = text(sql)
+        compiled = self.clause.compile(dialect=PGDialect_asyncpg())  # type: ignore[no-untyped-call]  # theirs
+        self.sql = compiled.string
+        self.names: tuple[str, ...] = tuple(getattr(compiled, "positiontup", None) or ())
+
+
+class Lane:
+    """A connection of its own, without SQLAlchemy in between, for the few statements that every request passes. Each
+    is a transaction of its own; they run one at a time. Connects when it is first used, and again when it was lost."""
+
+    def __init__(self, url: str, arguments: Mapping[str, Any]) -> None:
+        _, where = PGDialect_asyncpg().create_connect_args(make_url(url))  # type: ignore[no-untyped-call]  # theirs
+        self._arguments = {**where, **arguments}
+        self._connection: Any = None
+        self._turn = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Connected, as far as is known without asking. Raises if the server is away."""
+        async with self._turn:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await asyncpg.connect(**self._arguments)
+
+    async def rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Any]:
+        async with self._turn:
+            rows: Sequence[Any] = await self._connection.fetch(
+                statement.sql, *[values[name] for name in statement.names]
+            )
+            return rows
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+
+async def rows_of(
+    connection: WriteConnection | Lane, statement: Prepared, values: Mapping[str, Any]
+) -> Sequence[Any]:
+    """All rows, whose columns go by number."""
+    if isinstance(connection, Lane):
+        return await connection.rows(statement, values)
+    return (await connection.execute(statement.clause, dict(values))).all()
 
 
 def owner_engine(url: str, options: DatabaseSettings | None = None) -> AsyncEngine:
@@ -195,18 +257,20 @@ def async_url(url: str) -> str:
 
 def is_serialization_failure(error: BaseException) -> bool:
     """A deadlock or a serialisation failure: the same transaction may succeed if it is run again."""
-    return isinstance(error, DBAPIError) and _sqlstate(error) in _SERIALIZATION_STATES
+    return _sqlstate(error) in _SERIALIZATION_STATES
 
 
 def is_unavailable(error: BaseException) -> bool:
     """The server is away, going away, full or too busy: nothing is wrong with what was asked of it."""
     if isinstance(error, OSError | TimeoutError | PoolTimeout):
         return True
-    if not isinstance(error, DBAPIError):
-        return False
     state = _sqlstate(error)
     if state is not None:
         return state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
+    if isinstance(error, asyncpg.InterfaceError):
+        return not isinstance(error, ValueError)  # which would be about what was asked
+    if not isinstance(error, DBAPIError):
+        return False
     return error.connection_invalidated or isinstance(error, InterfaceError | OperationalError)
 
 
@@ -221,8 +285,8 @@ def _refuse_closed(connection: Any, _record: object, _proxy: object) -> None:
         raise DisconnectionError
 
 
-def _sqlstate(error: DBAPIError) -> str | None:
-    state = getattr(error.orig, "sqlstate", None)
+def _sqlstate(error: BaseException) -> str | None:
+    state = getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)
     return str(state) if state is not None else None
 
 

@@ -13,7 +13,14 @@ from typing import Generic, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from gateway.db import DATABASE_ERRORS, Database, WriteConnection, is_serialization_failure, is_unavailable
+from gateway.db import (
+    DATABASE_ERRORS,
+    Database,
+    Lane,
+    WriteConnection,
+    is_serialization_failure,
+    is_unavailable,
+)
 
 __all__ = ["Apply", "BatchQueue", "CommitUnknown", "QueueFull", "commit_at_once", "commit_batch", "serve"]
 
@@ -117,23 +124,17 @@ async def commit_batch(
     return [TimeoutError("the transaction met a deadlock each time it was tried")] * len(operations)
 
 
-async def commit_at_once(
-    database: Database, statement: Callable[[WriteConnection], Awaitable[Result]]
-) -> Result | None:
+async def commit_at_once(database: Database, statement: Callable[[Lane], Awaitable[Result]]) -> Result | None:
     """One statement that commits by itself. None if the server refused it: nothing has taken place, and
     `commit_batch` finds out what is wrong with it. Raises as `commit_batch` does.
     """
-    is_sent = False
+    await database.lane.ready()
     try:
-        async with database.statement() as connection:
-            is_sent = True
-            return await statement(connection)
+        return await statement(database.lane)
     except DATABASE_ERRORS as error:
         if not is_unavailable(error):
             return None
-        if is_sent:
-            raise CommitUnknown from error
-        raise
+        raise CommitUnknown from error
 
 
 async def _apply_isolated(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
 
-from gateway.db import Database, WriteConnection
+from gateway.db import Database, Lane, WriteConnection
 from gateway.ids import IdSource, RequestId
 from gateway.ledger.batcher import commit_at_once, commit_batch
 from gateway.ledger.lateness import Booking, is_fresh, look_back
@@ -29,7 +29,7 @@ from gateway.ledger.repository.settling import (
     settle_all,
     write_events,
 )
-from gateway.ledger.types import Charge, Settlement, Take
+from gateway.ledger.types import Charge, Hold, Settlement, Take
 from gateway.obs.failpoints import failpoint
 
 __all__ = ["Operation", "Outcome", "SettleBatch"]
@@ -99,7 +99,7 @@ class SettleBatch:
         discards = [op.discard for op in plain if op.discard is not None]
         failpoint("settle.before_commit")
         settled = await commit_at_once(
-            database, lambda connection: self._settle(connection, charged, discards)
+            database, lambda connection: _settle(connection, charged, discards, {})
         )
         if settled is None:
             return {}
@@ -117,39 +117,17 @@ class SettleBatch:
             charged = self._charged(settlement, booking)
             if firsts.setdefault(settlement.request_id, charged) is not charged:
                 again.append(charged)
-        claimed = await self._settle(connection, firsts, [op.discard for op in operations if op.discard])
+        late = await _takes_without_hold(
+            connection, [one for one in firsts.values() if not one.settlement.hold.is_recorded]
+        )
+        discards = [op.discard for op in operations if op.discard]
+        claimed = await _settle(connection, firsts, discards, late)
+        await _draw(connection, [firsts[request_id].settlement.hold for request_id in claimed])
         again += [charged for request_id, charged in firsts.items() if request_id not in claimed]
         corrected = {id(one.settlement) for one in again if await self._correct(connection, one, booking)}
         winners = {id(firsts[request_id].settlement) for request_id in claimed}
         failpoint("settle.before_commit")
         return [_outcome(op, winners, corrected, booking.stale) for op in operations]
-
-    async def _settle(
-        self, connection: WriteConnection, firsts: Mapping[RequestId, _Charged], discards: Sequence[RequestId]
-    ) -> set[RequestId]:
-        late = await _takes_without_hold(
-            connection, [one for one in firsts.values() if not one.settlement.hold.is_recorded]
-        )
-        settled = await settle_all(
-            connection,
-            [one.event for one in firsts.values()],
-            [row for one in firsts.values() for row in attempt_rows(one.settlement)],
-            {
-                request_id: one.settlement.hold.takes or late.get(request_id, ())
-                for request_id, one in firsts.items()
-            },
-            provisional=[
-                one.settlement.request_id for one in firsts.values() if one.settlement.is_provisional
-            ],
-            discards=discards,
-        )
-        drawn: dict[RequestId, int] = defaultdict(int)
-        for request_id in settled:
-            hold = firsts[request_id].settlement.hold
-            if hold.lease_id is not None:
-                drawn[hold.lease_id] += hold.amount_nanousd
-        await draw_leases(connection, drawn)
-        return settled
 
     async def _correct(self, connection: WriteConnection, late: _Charged, booking: Booking) -> bool:
         """Better evidence about a request that was settled provisionally: charge the signed difference, once."""
@@ -174,6 +152,33 @@ class SettleBatch:
         priced = charge(settlement.hold.reservation.prices, settlement.attempts)
         event = event_row(settlement, self._ids.uuid7(), priced, settlement.reasoning_tokens, corrects=None)
         return _Charged(settlement, priced, booking.place(event))
+
+
+async def _settle(
+    connection: WriteConnection | Lane,
+    firsts: Mapping[RequestId, _Charged],
+    discards: Sequence[RequestId],
+    late: Mapping[RequestId, tuple[Take, ...]],
+) -> set[RequestId]:
+    """`late`: the budget rows of requests that were admitted without looking for them."""
+    settlements = [one.settlement for one in firsts.values()]
+    return await settle_all(
+        connection,
+        [one.event for one in firsts.values()],
+        [row for one in settlements for row in attempt_rows(one)],
+        {one.request_id: one.hold.takes or late.get(one.request_id, ()) for one in settlements},
+        provisional=[one.request_id for one in settlements if one.is_provisional],
+        discards=discards,
+    )
+
+
+async def _draw(connection: WriteConnection, settled: Sequence[Hold]) -> None:
+    """What was admitted under a lease leaves it in the transaction that charges it."""
+    drawn: dict[RequestId, int] = defaultdict(int)
+    for hold in settled:
+        if hold.lease_id is not None:
+            drawn[hold.lease_id] += hold.amount_nanousd
+    await draw_leases(connection, drawn)
 
 
 def _settlements(operations: Sequence[Operation]) -> list[Settlement]:

@@ -2,11 +2,19 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from gateway.db import Database, async_url, is_serialization_failure, is_unavailable
+from gateway.db import (
+    Database,
+    Prepared,
+    async_url,
+    is_serialization_failure,
+    is_unavailable,
+    rows_of,
+)
 
 FORBIDDEN = (
     "UPDATE usage_event SET status = 'ok'",
@@ -154,3 +162,35 @@ async def test_a_statement_commits_by_itself_and_a_closed_connection_is_replaced
         assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
     await database.close()
     await other.close()
+
+
+async def test_a_lane_runs_what_a_connection_runs_and_comes_back_when_it_was_lost(database_url: str) -> None:
+    database = Database(database_url, name="test-lane", pool_size=1, role=None)
+    asks = Prepared("SELECT CAST(:b AS int) - CAST(:a AS int), CAST(:b AS int)")
+    values = {"a": 2, "b": 9}
+    await database.lane.ready()
+    async with database.transaction() as connection:
+        for on in (connection, database.lane):
+            [row] = await rows_of(on, asks, values)
+            assert (row[0], row[1]) == (7, 9)
+    with pytest.raises(asyncpg.PostgresError) as lost:
+        await rows_of(database.lane, Prepared("SELECT pg_terminate_backend(pg_backend_pid())"), {})
+    assert is_unavailable(lost.value)
+    with pytest.raises(asyncpg.InterfaceError) as closed:
+        await rows_of(database.lane, asks, values)
+    assert is_unavailable(closed.value)
+    await database.lane.ready()
+    assert len(await rows_of(database.lane, asks, values)) == 1
+    with pytest.raises(asyncpg.exceptions.DataError) as mistake:
+        await rows_of(database.lane, asks, {"a": "two", "b": 1})
+    assert not is_unavailable(mistake.value)
+    await database.close()
+
+
+async def test_statements_on_a_lane_take_turns(database_url: str) -> None:
+    database = Database(database_url, name="test-lane", pool_size=1)
+    await database.lane.ready()
+    slow = Prepared("SELECT :n, pg_sleep(0.01)".replace(":n", "CAST(:n AS int)"))
+    rows = await asyncio.gather(*(rows_of(database.lane, slow, {"n": number}) for number in range(5)))
+    assert [row[0][0] for row in rows] == list(range(5))
+    await database.close()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, text
 
-from gateway.db import WriteConnection
+from gateway.db import Lane, Prepared, WriteConnection, rows_of
 from gateway.ids import KeyId, PoolId, RequestId, RouteId, TenantId
 from gateway.ledger import models
 from gateway.ledger.decide import BudgetRow
@@ -55,7 +55,7 @@ _RESTORE = text(
 )
 # Everything or nothing, in one statement: the rows are locked in key order, the whole batch is compared with what they
 # have room for, and only then taken. The revision is that of the limits given: other limits decide nothing.
-_TAKE_ALL = text(
+_TAKE_ALL = Prepared(
     f"""
     WITH feed AS (
         SELECT revision = CAST(:revision AS bigint) AS is_current FROM config_revision WHERE topic = 'budget'
@@ -156,7 +156,7 @@ async def restore_holds(connection: WriteConnection, holds: Sequence[Hold]) -> N
 
 
 async def take_all(
-    connection: WriteConnection,
+    connection: WriteConnection | Lane,
     instance_id: str,
     holds: Sequence[Hold],
     held: Mapping[BudgetKey, int],
@@ -165,7 +165,8 @@ async def take_all(
 ) -> Taken:
     """All of the holds, or none if one row has no room for its part of `held`."""
     keys = sorted(held)
-    rows = await connection.execute(
+    found = await rows_of(
+        connection,
         _TAKE_ALL,
         {
             "revision": revision,
@@ -176,9 +177,8 @@ async def take_all(
             "holds": msgspec.json.encode([_row(instance_id, hold) for hold in holds]).decode(),
         },
     )
-    found = rows.all()
     counted = {BudgetKey(row[1], row[2]): (row[3], row[4]) for row in found if row[1] is not None}
-    return Taken(found[0].fits, {key: limits[key].row(key, counts) for key, counts in counted.items()})
+    return Taken(found[0][0], {key: limits[key].row(key, counts) for key, counts in counted.items()})
 
 
 async def holds_of(connection: WriteConnection, request_ids: Collection[RequestId]) -> dict[RequestId, Hold]:

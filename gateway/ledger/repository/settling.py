@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import text
 
-from gateway.db import WriteConnection
+from gateway.db import Lane, Prepared, WriteConnection, rows_of
 from gateway.ids import RequestId
 from gateway.ledger.models import Attempt, UsageEvent
 from gateway.ledger.repository.rows import insert_recordset
@@ -39,7 +39,7 @@ _ATTEMPT_COLUMNS = [column.name for column in Attempt.__table__.columns if colum
 # The facts come first, the budget rows last and in key order, because everybody waits for those: reading `facts`
 # makes sure of it. A hold gives back what it took, wherever its request was charged; a request whose hold is gone is
 # charged to the rows that are given with it.
-_SETTLE = text(
+_SETTLE = Prepared(
     f"""
     WITH given AS MATERIALIZED (
         SELECT * FROM json_populate_recordset(CAST(NULL AS usage_event), CAST(:events AS json))
@@ -125,7 +125,7 @@ class SettledFact:
 
 
 async def settle_all(
-    connection: WriteConnection,
+    connection: WriteConnection | Lane,
     events: Sequence[EventRow],
     attempts: Sequence[Mapping[str, Any]],
     takes: Mapping[RequestId, Sequence[Take]],
@@ -135,7 +135,8 @@ async def settle_all(
 ) -> set[RequestId]:
     """Pass the guard, write the facts, remove the holds and count in the budgets; the requests that nobody had settled.
     `takes`: the rows to charge if the hold is gone. `discards`: holds that nobody will use."""
-    rows = await connection.execute(
+    rows = await rows_of(
+        connection,
         _SETTLE,
         {
             "events": msgspec.json.encode(events).decode(),

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from sqlalchemy import text
 
-from gateway.db import Database, WriteConnection, is_unavailable
+from gateway.db import Database, Prepared, WriteConnection, is_unavailable, rows_of
 from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_at_once, commit_batch, serve
 from gateway.obs.logging import get_logger
 
@@ -102,23 +102,26 @@ async def test_a_connection_that_died_while_idle_is_replaced(database: Database)
     assert (await _tally(database))[0] == 200
 
 
+_ADD = Prepared("UPDATE tally SET n = n + 100 / CAST(:d AS int) WHERE id = 1 RETURNING n")
+_DIE = Prepared("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
 async def test_one_statement_commits_by_itself_or_has_not_taken_place(database: Database) -> None:
-    assert await commit_at_once(database, lambda connection: _divide(connection, [10])) == [10]
-    assert await commit_at_once(database, lambda connection: _divide(connection, [0])) is None
-    assert (await _tally(database))[0] == 10
+    for divisor, left in ((10, [10]), (0, None), (5, [30])):
+        rows = await commit_at_once(database, lambda lane, d=divisor: rows_of(lane, _ADD, {"d": d}))  # type: ignore[misc]  # the loop's own
+        assert (rows and [row[0] for row in rows]) == left
+    assert (await _tally(database))[0] == 30
 
 
 async def test_one_statement_whose_connection_is_lost_is_unknown_and_one_never_sent_is_not(
     database: Database,
 ) -> None:
-    async def die(connection: WriteConnection) -> None:
-        await connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-
     with pytest.raises(CommitUnknown):
-        await commit_at_once(database, die)
+        await commit_at_once(database, lambda lane: rows_of(lane, _DIE, {}))
+    assert await commit_at_once(database, lambda lane: rows_of(lane, _ADD, {"d": 100})) is not None
     away = Database("postgresql://nobody@127.0.0.1:1/none", name="test")
     with pytest.raises(OSError, match="1"):
-        await commit_at_once(away, die)
+        await commit_at_once(away, lambda lane: rows_of(lane, _ADD, {"d": 1}))
     await away.close()
 
 
