@@ -10,7 +10,14 @@ from uuid import UUID
 from gateway.clock import Clock
 from gateway.db import WriteConnection, WriteSession
 from gateway.ids import IdSource, KeyId, RequestId, TenantId
-from gateway.ledger.errors import EntryConflict, MoreThanCharged, NoSuchBudget, NoSuchRequest
+from gateway.ledger.errors import (
+    LIMIT_MAX_NANOUSD,
+    EntryConflict,
+    LimitTooHigh,
+    MoreThanCharged,
+    NoSuchBudget,
+    NoSuchRequest,
+)
 from gateway.ledger.repository import entries as sql
 from gateway.ledger.repository.budgets import limits_of, spend
 from gateway.ledger.repository.settling import ensure_partition, month_of, write_events
@@ -101,7 +108,8 @@ class Adjuster:
         return entry
 
     async def top_up(self, session: WriteSession, wanted: TopUp) -> Entry:
-        """Raises NoSuchBudget (also for one that is not prepaid), MoreThanCharged below zero, EntryConflict."""
+        """Raises NoSuchBudget (also for one that is not prepaid), MoreThanCharged below zero, LimitTooHigh,
+        EntryConflict."""
         connection = WriteConnection(await session.connection())
         budget = await sql.lock_prepaid(connection, wanted.budget_id)
         if budget is None:
@@ -112,6 +120,8 @@ class Adjuster:
             return repeated
         if budget.limit_nanousd + wanted.amount_nanousd < 0:
             raise MoreThanCharged(budget.limit_nanousd)
+        if budget.limit_nanousd + wanted.amount_nanousd > LIMIT_MAX_NANOUSD:
+            raise LimitTooHigh
         await sql.raise_limit(connection, wanted.budget_id, wanted.amount_nanousd)
         return entry
 

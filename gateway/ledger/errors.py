@@ -11,15 +11,20 @@ from gateway.errors import (
 from gateway.money import format_usd
 
 __all__ = [
+    "LIMIT_MAX_NANOUSD",
     "BudgetExceeded",
     "DuplicateSettlement",
     "EntryConflict",
     "LedgerUnavailable",
+    "LimitTooHigh",
     "MoreThanCharged",
     "NoSuchBudget",
     "NoSuchRequest",
     "ReservationFailed",
 ]
+
+LIMIT_MAX_NANOUSD = 1 << 62
+"""Of a budget: what is spent and held beside it still fits a bigint."""
 
 _CODES: dict[str, QuotaCode] = {
     "organization": "organization_spend_limit_exceeded",
@@ -73,6 +78,13 @@ class NoSuchBudget(NotFound):
 
     def __init__(self, budget_id: str) -> None:
         super().__init__(f"No prepaid budget '{budget_id}'.")
+
+
+class LimitTooHigh(InvalidValue):
+    """The top-up would make the budget larger than any budget may be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"A budget is at most {format_usd(LIMIT_MAX_NANOUSD)}.", "amount_nanousd")
 
 
 class MoreThanCharged(InvalidValue):

@@ -67,7 +67,8 @@ class BreakdownRoutes:
     async def breakdown(self, request: Request, params: Annotated[BreakdownParams, Query()]) -> Response:
         if only_tenant(request) is not None and (params.group_by == "pool_id" or params.pool_ids):
             raise InvalidValue("Pools are the operator's.", "pool_id")
-        range_ = range_of(params, "1m", int(self._p.clock.now().timestamp()))
+        now = max(int(self._p.clock.now().timestamp()), params.start_time)
+        range_ = range_of(params, "1m", now)
         wanted = _filter(request, params)
         dimension, order = _DIMENSIONS[params.group_by], _ORDERS[params.order_by]
         limit, other = params.limit, _other_range(params, *range_)

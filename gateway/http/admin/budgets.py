@@ -29,6 +29,7 @@ from gateway.http.admin.common import (
 )
 from gateway.ids import KeyId, TenantId
 from gateway.ledger.budget_state import BudgetState, consequence
+from gateway.ledger.errors import LIMIT_MAX_NANOUSD
 from gateway.ledger.periods import zone_of
 from gateway.ledger.repository.budget_views import BudgetRepository, BudgetView, PeriodCounts
 from gateway.tenancy.projects.repository import ProjectRepository
@@ -36,7 +37,7 @@ from gateway.tenancy.repository import TenancyRepository
 
 __all__ = ["BudgetBooks", "BudgetRoutes"]
 
-Nanousd = Annotated[int, Field(ge=0, le=1 << 62)]
+Nanousd = Annotated[int, Field(ge=0, le=LIMIT_MAX_NANOUSD)]
 Scope = Literal["organization", "tenant", "key"]
 
 

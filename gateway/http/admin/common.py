@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Query, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
@@ -25,6 +25,7 @@ __all__ = [
     "AdminParts",
     "After",
     "Body",
+    "Lifetime",
     "Limit",
     "Page",
     "Params",
@@ -42,6 +43,8 @@ __all__ = [
 Done = TypeVar("Done")
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=100)]
+Lifetime = Annotated[int, Field(ge=1, le=100 * 365 * 86_400)]
+"""Seconds from now until something expires: a hundred years at most, so that the instant is one that can be written."""
 After = Annotated[str | None, Query(max_length=200)]
 Page = Json
 DEADLOCKS_MAX = 5

@@ -37,7 +37,8 @@ from gateway.tenancy.projects.repository import ProjectRepository
 
 __all__ = ["EntryRoutes"]
 
-AMOUNT_MAX = 1 << 60
+AMOUNT_MAX = 1 << 53
+"""Nine million dollars: exact in doubles too, and the sums of a thousand of them are a bigint still."""
 Amount = Annotated[int, Field(ge=-AMOUNT_MAX, le=AMOUNT_MAX)]
 Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 Reason = Annotated[str, Field(min_length=1, max_length=1000)]

@@ -8,7 +8,18 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from gateway.errors import NotFound
-from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, actor_of, page_of, unix
+from gateway.http.admin.common import (
+    AdminParts,
+    After,
+    Body,
+    Json,
+    Lifetime,
+    Limit,
+    Page,
+    actor_of,
+    page_of,
+    unix,
+)
 from gateway.ids import KeyId, ServiceAccountId, TenantId
 from gateway.tenancy import KeyOptions
 from gateway.tenancy.principal import MODEL_SCOPE
@@ -22,7 +33,7 @@ class KeyBody(Body):
     service_account_id: str | None = None
     scopes: list[str] = Field(default=[MODEL_SCOPE], max_length=20)
     ip_allow_list: list[str] = Field(default=[], max_length=100)
-    expires_in_seconds: int | None = Field(default=None, ge=1)
+    expires_in_seconds: Lifetime | None = None
 
 
 class RotateBody(Body):

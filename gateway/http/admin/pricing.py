@@ -12,7 +12,7 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway.errors import Conflict, InvalidValue
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
@@ -21,9 +21,18 @@ from gateway.routing.target import PriceFilter, PriceRow
 
 __all__ = ["PriceRoutes"]
 
-Nanousd = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
+Nanousd = Annotated[Decimal, Field(ge=0, le=10**9, max_digits=18, decimal_places=6)]
+"""A dollar per token at most: sums of many requests stay far below what a bigint holds."""
+
 Component = Literal["input", "cached_input", "output", "batch_input", "batch_cached_input", "batch_output"]
 _SMALLEST = Decimal("0.000001")
+
+
+def _writable(at: datetime) -> datetime:
+    """In UTC; an instant within a day of the calendar's ends cannot be written in each zone."""
+    if not 1970 <= at.year < 3000:
+        raise ValueError("the year must be between 1970 and 2999")
+    return at.astimezone(UTC)
 
 
 class PriceBody(Body):
@@ -38,7 +47,7 @@ class PriceBody(Body):
     batch_input_nanousd_per_token: Nanousd | None = None
     batch_cached_input_nanousd_per_token: Nanousd | None = None
     batch_output_nanousd_per_token: Nanousd | None = None
-    valid_from: AwareDatetime | None = None
+    valid_from: Annotated[AwareDatetime, AfterValidator(_writable)] | None = None
 
     def components(self) -> dict[str, Decimal]:
         plain = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -14,6 +14,7 @@ from gateway.http.admin.common import (
     After,
     Body,
     Json,
+    Lifetime,
     Limit,
     Page,
     actor_of,
@@ -27,6 +28,9 @@ from gateway.tenancy.projects.repository import AccountView, PermissionView, Pro
 
 __all__ = ["ProjectRoutes"]
 
+Ceiling = Annotated[int, Field(ge=0, le=1 << 53)]
+"""Valkey counts in doubles: above this they skip numbers."""
+
 
 class ProjectBody(Body):
     name: str
@@ -36,7 +40,7 @@ class ProjectBody(Body):
 class AccountBody(Body):
     name: str
     create_service_account_only: bool | None = None
-    expires_in_seconds: int | None = Field(default=None, ge=1)
+    expires_in_seconds: Lifetime | None = None
 
 
 class PermissionBody(Body):
@@ -45,15 +49,17 @@ class PermissionBody(Body):
 
 
 class LimitsBody(Body):
+    """None: no such limit. Zero lets nothing through."""
+
     key_id: str | None = None
     served_model: str | None = None
-    requests_per_min: int | None = None
-    requests_burst: int | None = None
-    tokens_per_min: int | None = None
-    requests_per_day: int | None = None
-    concurrent_requests: int | None = None
-    max_prompt_tokens: int | None = None
-    max_output_tokens: int | None = None
+    requests_per_min: Ceiling | None = None
+    requests_burst: Ceiling | None = None
+    tokens_per_min: Ceiling | None = None
+    requests_per_day: Ceiling | None = None
+    concurrent_requests: Ceiling | None = None
+    max_prompt_tokens: Ceiling | None = None
+    max_output_tokens: Ceiling | None = None
 
 
 class ProjectRoutes:

@@ -120,3 +120,12 @@ async def test_a_projects_credit_makes_room_in_its_budgets(gateway: Gateway) -> 
         assert page["has_more"] is more
         seen, after = [*seen, *(row["id"] for row in page["data"])], f"&after={page['last_id']}"
     assert seen == ["p5", "p4", "p3", "p2", "p1", "p0", "g1"]
+
+
+async def test_a_balance_is_at_most_what_a_budget_may_be(gateway: Gateway) -> None:
+    """Above that, a sum beside it would no longer fit its column."""
+    budget_id = await budget(gateway, 1 << 62, period="prepaid")
+    body = {"budget_id": budget_id, "amount_nanousd": 1, "reason": "Paid in.", "idempotency_key": "much"}
+    refused = await gateway.admin("POST", "/credits", body, 400)
+    assert refused["error"]["param"] == "amount_nanousd"
+    assert await remaining(gateway, budget_id) == 1 << 62
