@@ -34,8 +34,11 @@ _NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_LLAMA_NAMES = {"post_attention_layernorm": "ffn_norm"}
 _FAMILY_NAMES = {
-    "llama": {"post_attention_layernorm": "ffn_norm"},
+    "llama": _LLAMA_NAMES,
+    "qwen2": _LLAMA_NAMES,
+    "qwen3": _LLAMA_NAMES,
     "gemma3": {
         "post_attention_layernorm": "post_attention_norm",
         "pre_feedforward_layernorm": "ffn_norm",
@@ -102,6 +105,10 @@ def _write_metadata(writer: gguf.GGUFWriter, family: str, config: Mapping[str, A
     if scaling and scaling["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(scaling["factor"])
+    if scaling and scaling["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(1)
 

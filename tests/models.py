@@ -48,6 +48,36 @@ LLAMA_CONFIG: dict[str, Any] = {
     "dtype": "float32",
 }
 
+_YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}
+QWEN2_CONFIG = LLAMA_CONFIG | {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "rope_scaling": _YARN,
+    "use_sliding_window": True,
+    "sliding_window": 24,
+    "max_window_layers": 2,
+}
+QWEN3_CONFIG = LLAMA_CONFIG | {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 32,
+    "rope_scaling": _YARN,
+    "use_sliding_window": False,
+}
+MISTRAL_CONFIG = LLAMA_CONFIG | {
+    "architectures": ["MistralForCausalLM"],
+    "model_type": "mistral",
+    "rope_scaling": None,
+    "sliding_window": 24,
+}
+LLAMA_LIKE = {
+    "llama": LLAMA_CONFIG,
+    "qwen2": QWEN2_CONFIG,
+    "qwen3": QWEN3_CONFIG,
+    "mistral": MISTRAL_CONFIG,
+}
+"""Families that the llama decoder serves: tiny configurations, of the same size."""
+
 GEMMA3_CONFIG: dict[str, Any] = {
     "architectures": ["Gemma3ForCausalLM"],
     "model_type": "gemma3_text",
@@ -78,16 +108,17 @@ GEMMA3_CONFIG: dict[str, Any] = {
 def write_tiny_llama(
     directory: Path,
     *,
+    family: str = "llama",
     seed: int = 7,
     vocab_size: int = 512,
     shards: int = 1,
     drop: str = "",
     **overrides: Any,
 ) -> Path:
-    """A 4-layer llama with llama3 rope scaling, grouped heads and attention biases. Tensors whose name ends
-    in `drop` are written as zeros."""
+    """A 4-layer llama with llama3 rope scaling, grouped heads and attention biases, or a model of another family
+    that its decoder serves. Tensors whose name ends in `drop` are written as zeros."""
     directory.mkdir(parents=True, exist_ok=True)
-    config = LLAMA_CONFIG | overrides | {"vocab_size": write_llama_tokenizer(directory, vocab_size)}
+    config = LLAMA_LIKE[family] | overrides | {"vocab_size": write_llama_tokenizer(directory, vocab_size)}
     _write_json(directory / "config.json", config)
     eos = {"bos_token_id": config["bos_token_id"], "eos_token_id": config["eos_token_id"]}
     _write_json(directory / "generation_config.json", eos)
@@ -116,6 +147,11 @@ def llama_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:
     """Hugging Face name → fp32 tensor."""
     draw = _Draw(seed)
     weights = _decoder_weights(config, draw, norms=("input_layernorm", "post_attention_layernorm"))
+    if config["model_type"] == "qwen3":
+        for layer in range(config["num_hidden_layers"]):
+            for which in ("q_norm", "k_norm"):
+                name = f"model.layers.{layer}.self_attn.{which}.weight"
+                weights[name] = draw.around(1.85, config["head_dim"])
     weights["model.embed_tokens.weight"] = draw.normal(config["vocab_size"], config["hidden_size"], std=1.0)
     weights["model.norm.weight"] = draw.around(1.0, config["hidden_size"])
     if not config["tie_word_embeddings"]:
@@ -166,13 +202,20 @@ def _decoder_weights(config: Mapping[str, Any], draw: _Draw, *, norms: tuple[str
             ("mlp.down_proj", hidden, ffn, 1.0),
         ):
             weights[f"{prefix}{name}.weight"] = draw.matrix(out, width, gain=gain)
-            if config["attention_bias"] and name.startswith("self_attn"):
+            if name.startswith("self_attn") and _has_bias(config, name):
                 weights[f"{prefix}{name}.bias"] = draw.normal(out, std=0.3)
             if config.get("mlp_bias") and name.startswith("mlp"):
                 weights[f"{prefix}{name}.bias"] = draw.normal(out, std=0.3)
         for name in norms:
             weights[f"{prefix}{name}.weight"] = draw.around(1.0, hidden)
     return weights
+
+
+def _has_bias(config: Mapping[str, Any], projection: str) -> bool:
+    """As `transformers` builds the families: Qwen 2's are not in its configuration, Mistral has none."""
+    if config["model_type"] == "qwen2":
+        return not projection.endswith("o_proj")
+    return bool(config["attention_bias"]) and config["model_type"] != "mistral"
 
 
 class _Draw:

@@ -41,7 +41,7 @@ HEAD = "lm_head.weight"
 FINAL_NORM = "model.norm.weight"
 
 
-def decoder_shapes(config: ModelConfig, layer_norms: tuple[str, ...], *, qk_norm: bool) -> dict[str, Shape]:
+def decoder_shapes(config: ModelConfig, layer_norms: tuple[str, ...]) -> dict[str, Shape]:
     """Canonical name → shape of everything a decoder of this configuration consists of."""
     hidden, ffn = config.hidden_size, config.ffn_size
     query, value = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
@@ -53,20 +53,23 @@ def decoder_shapes(config: ModelConfig, layer_norms: tuple[str, ...], *, qk_norm
         shapes[HEAD] = (config.vocab_size, hidden)
     for layer in range(config.num_layers):
         prefix = f"model.layers.{layer}."
-        for block, matrices, bias in (
-            ("self_attn", attention, config.attention_bias),
-            ("mlp", mlp, config.mlp_bias),
-        ):
+        for block, matrices in (("self_attn", attention), ("mlp", mlp)):
             for name, shape in matrices.items():
                 shapes[f"{prefix}{block}.{name}.weight"] = shape
-                if bias:
+                if _has_bias(config, name):
                     shapes[f"{prefix}{block}.{name}.bias"] = shape[:1]
         for name in layer_norms:
             shapes[f"{prefix}{name}.weight"] = (hidden,)
-        if qk_norm:
+        if config.qk_norm:
             for name in ("q_norm", "k_norm"):
                 shapes[f"{prefix}self_attn.{name}.weight"] = (config.head_dim,)
     return shapes
+
+
+def _has_bias(config: ModelConfig, projection: str) -> bool:
+    if projection in ("q_proj", "k_proj", "v_proj"):
+        return config.qkv_bias
+    return config.out_bias if projection == "o_proj" else config.mlp_bias
 
 
 class Parts:
@@ -102,16 +105,16 @@ class Parts:
 
     def rope(self, base: float, scaling: RopeScaling, divisors: tuple[float, ...] = ()) -> Tensor:
         inv_freq = inverse_frequencies(self.config.head_dim, base, scaling, divisors)
-        return rope_table(inv_freq.to(self._device), self._num_positions)
+        return rope_table(inv_freq.to(self._device), self._num_positions, scaling.attention_factor)
 
-    def attention(self, layer: int, rope: Tensor, *, qk_norm: bool = False) -> Attention:
+    def attention(self, layer: int, rope: Tensor) -> Attention:
         config, prefix = self.config, f"model.layers.{layer}.self_attn."
         group, index = self._places[layer]
         return Attention(
             qkv=self.linear(
-                *(prefix + name for name in ("q_proj", "k_proj", "v_proj")), bias=config.attention_bias
+                *(prefix + name for name in ("q_proj", "k_proj", "v_proj")), bias=config.qkv_bias
             ),
-            out=self.linear(prefix + "o_proj", bias=config.attention_bias),
+            out=self.linear(prefix + "o_proj", bias=config.out_bias),
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
@@ -121,9 +124,9 @@ class Parts:
             scale=config.attention_scale,
             window=config.layer_windows[layer],
             soft_cap=config.attention_soft_cap,
-            q_norm=self.norm(f"{prefix}q_norm.weight") if qk_norm else None,
-            k_norm=self.norm(f"{prefix}k_norm.weight") if qk_norm else None,
-            kv_scale=self._kv_scale(layer, qk_norm=qk_norm) if self._fp8.kv_cache else None,
+            q_norm=self.norm(f"{prefix}q_norm.weight") if config.qk_norm else None,
+            k_norm=self.norm(f"{prefix}k_norm.weight") if config.qk_norm else None,
+            kv_scale=self._kv_scale(layer) if self._fp8.kv_cache else None,
         )
 
     def mlp(self, layer: int) -> MLP:
@@ -169,21 +172,21 @@ class Parts:
             stored_plainly or any(self._source.scale(name) is not None for name in names)
         )
 
-    def _kv_scale(self, layer: int, *, qk_norm: bool) -> Tensor:
+    def _kv_scale(self, layer: int) -> Tensor:
         """[2, Hk]: the checkpoint's, which knows one for all heads, or from the weights."""
         given = self._source.kv_scale(layer)
         if given is not None:
             return given.to(self._device)[:, None].repeat(1, self.config.num_kv_heads)
         prefix = f"model.layers.{layer}."
         key, value = (f"{prefix}self_attn.{name}_proj" for name in "kv")
-        bias = self.config.attention_bias
+        bias = self.config.qkv_bias
         return kv_scale(
             self._load(f"{key}.weight"),
             self._load(f"{value}.weight"),
             self.norm(f"{prefix}input_layernorm.weight").weight,
             self._load(f"{key}.bias") if bias else None,
             self._load(f"{value}.bias") if bias else None,
-            self.norm(f"{prefix}self_attn.k_norm.weight").weight if qk_norm else None,
+            self.norm(f"{prefix}self_attn.k_norm.weight").weight if self.config.qk_norm else None,
             self.config.head_dim,
         )
 

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.gguf import GGUFFile
 from engine.models import gguf_config
-from engine.models.model_config import Family, GatedAct, ModelConfig, ModelConfigError, RopeScaling
+from engine.models.model_config import (
+    Family,
+    GatedAct,
+    ModelConfig,
+    ModelConfigError,
+    RopeScaling,
+    yarn_attention_factor,
+)
 from engine.models.quantization import stored_quantization
 
-_FAMILIES: dict[str, Family] = {"llama": "llama", "gemma3_text": "gemma3"}
+_FAMILIES: dict[str, Family] = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "mistral": "mistral",
+    "gemma3_text": "gemma3",
+}
 _ACTS: dict[str, GatedAct] = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 _GEMMA3_DEFAULTS: dict[str, Any] = {
     "vocab_size": 262_208,
@@ -46,6 +59,21 @@ _LLAMA_DEFAULTS: dict[str, Any] = {
     "eos_token_id": 2,
     "bos_token_id": 1,
 }
+_QWEN_DEFAULTS: dict[str, Any] = {
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 32_768,
+    "rope_theta": 10_000.0,
+    "hidden_act": "silu",
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+}
+_DEFAULTS: dict[Family, dict[str, Any]] = {
+    "llama": _LLAMA_DEFAULTS,
+    "qwen2": _QWEN_DEFAULTS,
+    "qwen3": _QWEN_DEFAULTS | {"head_dim": 128},
+    "mistral": _LLAMA_DEFAULTS | {"max_position_embeddings": 131_072, "sliding_window": 4096},
+    "gemma3": _GEMMA3_DEFAULTS,
+}
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -66,10 +94,10 @@ def from_hf(config: Mapping[str, Any], generation: Mapping[str, Any]) -> ModelCo
     eos = generation.get("eos_token_id") or config.get("eos_token_id")
     top = {"eos_token_id": eos} if eos is not None else {}
     dtype = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
-    read, defaults = (
-        (_llama, _LLAMA_DEFAULTS) if _FAMILIES[model_type] == "llama" else (_gemma3, _GEMMA3_DEFAULTS)
-    )
-    model = read(_Fields(defaults | dict(text) | top), dtype or "bfloat16")
+    family = _FAMILIES[model_type]
+    fields = _Fields(_DEFAULTS[family] | dict(text) | top)
+    read = _gemma3 if family == "gemma3" else _llama
+    model = read(fields, family, dtype or "bfloat16")
     return dataclasses.replace(model, quantization=stored_quantization(config))
 
 
@@ -98,12 +126,13 @@ class _Fields:
         return bool(self._values.get(name))
 
 
-def _llama(fields: _Fields, dtype: str) -> ModelConfig:
+def _llama(fields: _Fields, family: Family, dtype: str) -> ModelConfig:
+    """Llama, and the families that its decoder serves."""
     base, scaling = _rope(fields, _rope_parameters(fields), "rope_theta")
     num_layers, heads = fields.integer("num_hidden_layers"), fields.integer("num_attention_heads")
     head_dim = fields.get("head_dim") or fields.integer("hidden_size") // heads
     return ModelConfig(
-        family="llama",
+        family=family,
         num_layers=num_layers,
         hidden_size=fields.integer("hidden_size"),
         num_heads=heads,
@@ -114,20 +143,43 @@ def _llama(fields: _Fields, dtype: str) -> ModelConfig:
         norm_eps=fields.number("rms_norm_eps"),
         rope_base=base,
         rope_scaling=scaling,
-        max_positions=fields.integer("max_position_embeddings"),
+        max_positions=_max_positions(fields.integer("max_position_embeddings"), scaling),
         eos_token_ids=_token_ids(fields.get("eos_token_id")),
         bos_token_id=fields.get("bos_token_id"),
         act=_act(fields.get("hidden_act")),
         tie_embeddings=fields.flag("tie_word_embeddings"),
-        attention_bias=fields.flag("attention_bias"),
-        mlp_bias=fields.flag("mlp_bias"),
-        layer_windows=(None,) * num_layers,
+        qkv_bias=family == "qwen2" or (family != "mistral" and fields.flag("attention_bias")),
+        out_bias=family in ("llama", "qwen3") and fields.flag("attention_bias"),
+        qk_norm=family == "qwen3",
+        mlp_bias=family == "llama" and fields.flag("mlp_bias"),
+        layer_windows=_llama_windows(fields, family, num_layers),
         attention_scale=head_dim**-0.5,
         dtype=dtype,
     )
 
 
-def _gemma3(fields: _Fields, dtype: str) -> ModelConfig:
+def _llama_windows(fields: _Fields, family: Family, num_layers: int) -> tuple[int | None, ...]:
+    if family == "llama":
+        return (None,) * num_layers
+    if family == "mistral":
+        return (fields.get("sliding_window"),) * num_layers
+    if not fields.flag("use_sliding_window"):
+        return (None,) * num_layers
+    window = fields.integer("sliding_window")
+    if fields.get("layer_types") is not None:
+        return _typed_windows(fields.get("layer_types"), window)
+    first = fields.integer("max_window_layers")
+    return tuple(window if layer >= first else None for layer in range(num_layers))
+
+
+def _max_positions(stated: int, scaling: RopeScaling) -> int:
+    """Checkpoints whose YaRN is switched on by hand often still state the original length."""
+    if scaling.kind != "yarn":
+        return stated
+    return max(stated, int(scaling.original_max_positions * scaling.factor))
+
+
+def _gemma3(fields: _Fields, family: Family, dtype: str) -> ModelConfig:
     if fields.flag("use_bidirectional_attention"):
         raise ModelConfigError(
             "config.json: use_bidirectional_attention is an encoder's; only decoders are served"
@@ -139,7 +191,7 @@ def _gemma3(fields: _Fields, dtype: str) -> ModelConfig:
         raise ModelConfigError("config.json: rope scaling of the sliding layers is not supported")
     num_layers, hidden = fields.integer("num_hidden_layers"), fields.integer("hidden_size")
     return ModelConfig(
-        family="gemma3",
+        family=family,
         num_layers=num_layers,
         hidden_size=hidden,
         num_heads=fields.integer("num_attention_heads"),
@@ -156,7 +208,9 @@ def _gemma3(fields: _Fields, dtype: str) -> ModelConfig:
         bos_token_id=fields.get("bos_token_id"),
         act=_act(fields.get("hidden_activation")),
         tie_embeddings=fields.flag("tie_word_embeddings"),
-        attention_bias=fields.flag("attention_bias"),
+        qkv_bias=fields.flag("attention_bias"),
+        out_bias=fields.flag("attention_bias"),
+        qk_norm=True,
         sliding_window=fields.integer("sliding_window"),
         layer_windows=_gemma3_windows(fields, num_layers),
         embedding_scale=hidden**0.5,
@@ -172,6 +226,10 @@ def _gemma3_windows(fields: _Fields, num_layers: int) -> tuple[int | None, ...]:
     if kinds is None:
         pattern = fields.integer("sliding_window_pattern")
         return gguf_config.patterned_windows(num_layers, window, pattern)
+    return _typed_windows(kinds, window)
+
+
+def _typed_windows(kinds: Sequence[str], window: int) -> tuple[int | None, ...]:
     known = {"sliding_attention": window, "full_attention": None}
     unknown = set(kinds) - set(known)
     if unknown:
@@ -202,8 +260,28 @@ def _rope(fields: _Fields, parameters: Mapping[str, Any], base_field: str) -> tu
             high_freq_factor=numbers.number("high_freq_factor"),
             original_max_positions=numbers.integer("original_max_position_embeddings"),
         )
+    if kind == "yarn":
+        return base, _yarn(numbers, fields.integer("max_position_embeddings"))
     raise ModelConfigError(
-        f"config.json: rope scaling {kind!r} is not supported (default, linear, llama3 are)"
+        f"config.json: rope scaling {kind!r} is not supported (default, linear, llama3, yarn are)"
+    )
+
+
+def _yarn(numbers: _Fields, max_positions: int) -> RopeScaling:
+    original = numbers.get("original_max_position_embeddings") or max_positions
+    factor = numbers.number("factor")
+    given, weights = numbers.get("attention_factor"), (numbers.get("mscale"), numbers.get("mscale_all_dim"))
+    if given is None and all(weights):
+        given = yarn_attention_factor(factor, weights[0]) / yarn_attention_factor(factor, weights[1])
+    truncate = numbers.get("truncate")
+    return RopeScaling(
+        kind="yarn",
+        factor=factor,
+        original_max_positions=original,
+        beta_fast=float(numbers.get("beta_fast") or 32),
+        beta_slow=float(numbers.get("beta_slow") or 1),
+        attention_factor=yarn_attention_factor(factor) if given is None else float(given),
+        truncate=truncate is None or bool(truncate),
     )
 
 

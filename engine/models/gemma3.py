@@ -24,7 +24,7 @@ _NORMS = (
 
 
 def tensor_shapes(config: ModelConfig) -> dict[str, Shape]:
-    return decoder_shapes(config, _NORMS, qk_norm=True)
+    return decoder_shapes(config, _NORMS)
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ def _layer(parts: Parts, index: int, rope: Tensor) -> Gemma3Layer:
     prefix = f"model.layers.{index}."
     return Gemma3Layer(
         input_norm=parts.norm(f"{prefix}input_layernorm.weight"),
-        attention=parts.attention(index, rope, qk_norm=True),
+        attention=parts.attention(index, rope),
         attention_out_norm=parts.norm(f"{prefix}post_attention_layernorm.weight"),
         mlp_norm=parts.norm(f"{prefix}pre_feedforward_layernorm.weight"),
         mlp=parts.mlp(index),

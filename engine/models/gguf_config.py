@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from engine.gguf import GGUFFile, Metadata, TensorType
-from engine.models.model_config import ModelConfig, ModelConfigError, RopeScaling
+from engine.models.model_config import (
+    Family,
+    ModelConfig,
+    ModelConfigError,
+    RopeScaling,
+    yarn_attention_factor,
+)
 
 _END_TOKENS = ("<end_of_turn>", "<|eot_id|>", "<|end_of_text|>", "<|im_end|>")
 """Turn ends that end an answer though the file names another token as its eos."""
@@ -15,15 +21,19 @@ _GEMMA3_27B_LAYERS = 62
 """The one Gemma 3 whose queries are scaled by width / heads instead of the head's size; the format has
 no key for it."""
 _CONTROL_TOKEN = 3
+_LLAMA_LIKE: dict[str, Family] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+"""Mistral's files call themselves llama."""
 
 
 def from_gguf(file: GGUFFile) -> ModelConfig:
     architecture = file.metadata.str_of("general.architecture")
-    if architecture == "llama":
-        return _llama(file, _Keys(file.metadata, architecture))
+    keys = _Keys(file.metadata, architecture)
+    if architecture in _LLAMA_LIKE:
+        return _llama(file, keys, _LLAMA_LIKE[architecture])
     if architecture == "gemma3":
-        return _gemma3(file, _Keys(file.metadata, architecture))
-    raise ModelConfigError(f"{file.path}: architecture {architecture!r} is not served; llama and gemma3 are")
+        return _gemma3(file, keys)
+    served = ", ".join([*_LLAMA_LIKE, "gemma3"])
+    raise ModelConfigError(f"{file.path}: architecture {architecture!r} is not served; {served} are")
 
 
 def patterned_windows(num_layers: int, window: int, pattern: int) -> tuple[int | None, ...]:
@@ -46,16 +56,28 @@ class _Keys:
     def optional_number(self, name: str) -> float | None:
         return self.number(name) if f"{self._prefix}.{name}" in self._metadata else None
 
+    def token(self, name: str, default: int | None) -> int | None:
+        key = f"tokenizer.ggml.{name}"
+        return self._metadata.int_of(key) if key in self._metadata else default
+
     def scaling(self) -> RopeScaling:
         kind = self._metadata.str_of(f"{self._prefix}.rope.scaling.type", "none")
         if kind == "none":
             return RopeScaling()
         if kind == "linear":
             return RopeScaling(kind="linear", factor=self.number("rope.scaling.factor"))
-        raise ModelConfigError(f"rope scaling {kind!r} is not supported (none and linear are)")
+        if kind == "yarn":
+            factor = self.number("rope.scaling.factor")
+            return RopeScaling(
+                kind="yarn",
+                factor=factor,
+                original_max_positions=self.integer("rope.scaling.original_context_length"),
+                attention_factor=yarn_attention_factor(factor),
+            )
+        raise ModelConfigError(f"rope scaling {kind!r} is not supported (none, linear and yarn are)")
 
 
-def _llama(file: GGUFFile, keys: _Keys) -> ModelConfig:
+def _llama(file: GGUFFile, keys: _Keys, family: Family) -> ModelConfig:
     if keys.integer("expert_count", 0):
         raise ModelConfigError(f"{file.path}: mixtures of experts are not supported")
     num_layers, heads, hidden = (
@@ -63,9 +85,10 @@ def _llama(file: GGUFFile, keys: _Keys) -> ModelConfig:
         keys.integer("attention.head_count"),
         keys.integer("embedding_length"),
     )
-    head_dim = keys.integer("attention.key_length", hidden // heads)
+    head_dim, scaling = keys.integer("attention.key_length", hidden // heads), keys.scaling()
+    bos = keys.token("bos_token_id", 1 if family == "llama" else None)
     return ModelConfig(
-        family="llama",
+        family=family,
         num_layers=num_layers,
         hidden_size=hidden,
         num_heads=heads,
@@ -75,13 +98,15 @@ def _llama(file: GGUFFile, keys: _Keys) -> ModelConfig:
         vocab_size=_vocab_size(file),
         norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
         rope_base=keys.number("rope.freq_base", 10_000.0),
-        rope_scaling=keys.scaling(),
+        rope_scaling=scaling,
         rope_freq_divisors=_freq_divisors(file),
         max_positions=keys.integer("context_length"),
         eos_token_ids=_end_tokens(file.metadata),
-        bos_token_id=file.metadata.int_of("tokenizer.ggml.bos_token_id", 1),
+        bos_token_id=bos,
         tie_embeddings="output.weight" not in file.tensors,
-        attention_bias="blk.0.attn_q.bias" in file.tensors,
+        qkv_bias="blk.0.attn_q.bias" in file.tensors,
+        out_bias="blk.0.attn_output.bias" in file.tensors,
+        qk_norm=family == "qwen3",
         mlp_bias="blk.0.ffn_gate.bias" in file.tensors,
         layer_windows=(None,) * num_layers,
         attention_scale=head_dim**-0.5,
@@ -114,6 +139,7 @@ def _gemma3(file: GGUFFile, keys: _Keys) -> ModelConfig:
         eos_token_ids=_end_tokens(file.metadata),
         bos_token_id=file.metadata.int_of("tokenizer.ggml.bos_token_id", 2),
         act="gelu_tanh",
+        qk_norm=True,
         tie_embeddings="output.weight" not in file.tensors,
         sliding_window=window,
         layer_windows=patterned_windows(num_layers, window, pattern),

@@ -1,4 +1,5 @@
-"""The llama decoder: Llama 2 and 3.x and whatever shares their layout."""
+"""The llama decoder, and the families that differ from it by configuration alone: Qwen 2 and 2.5 (biases on q, k and
+v), Qwen 3 (norms on q and k), Mistral (a window)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def tensor_shapes(config: ModelConfig) -> dict[str, Shape]:
-    return decoder_shapes(config, _NORMS, qk_norm=False)
+    return decoder_shapes(config, _NORMS)
 
 
 @dataclass(slots=True)

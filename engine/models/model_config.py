@@ -6,13 +6,14 @@ Imports neither torch nor a tokenizer, so the API process can read it too. Knows
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.contract import KVGroup
 
-Family = Literal["llama", "gemma3"]
-RopeScalingKind = Literal["default", "linear", "llama3"]
+Family = Literal["llama", "qwen2", "qwen3", "mistral", "gemma3"]
+RopeScalingKind = Literal["default", "linear", "llama3", "yarn"]
 GatedAct = Literal["silu", "gelu_tanh"]
 Quantization = Literal["fp8"]
 
@@ -30,6 +31,19 @@ class RopeScaling:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_max_positions: int = 8192
+    beta_fast: float = 32.0
+    """YaRN: waves that turn more often than this over the original length are kept."""
+    beta_slow: float = 1.0
+    """YaRN: waves that turn less often are slowed by `factor`."""
+    attention_factor: float = 1.0
+    """YaRN: what cosines and sines are multiplied by, hence scores by its square."""
+    truncate: bool = True
+    """YaRN: the two bounds between which it blends are whole frequencies."""
+
+
+def yarn_attention_factor(factor: float, weight: float = 1.0) -> float:
+    """What YaRN multiplies cosines and sines with when a context is stretched by `factor`."""
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,11 @@ class ModelConfig:
     bos_token_id: int | None = None
     act: GatedAct = "silu"
     tie_embeddings: bool = False
-    attention_bias: bool = False
+    qkv_bias: bool = False
+    out_bias: bool = False
+    """Of the attention's output projection."""
+    qk_norm: bool = False
+    """Query and key heads are RMS-normalised before they are turned."""
     mlp_bias: bool = False
     rope_base_local: float | None = None
     """Rope base of the sliding-window layers (never scaled); None: they use `rope_base`."""

@@ -19,7 +19,12 @@ class Architecture:
     build: Callable[[Parts], CausalLM]
 
 
+_LLAMA = Architecture(llama.tensor_shapes, llama.Llama)
+
 ARCHITECTURES: dict[Family, Architecture] = {
-    "llama": Architecture(llama.tensor_shapes, llama.Llama),
+    "llama": _LLAMA,
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "mistral": _LLAMA,
     "gemma3": Architecture(gemma3.tensor_shapes, gemma3.Gemma3),
 }

@@ -230,8 +230,11 @@ _GGUF_LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_LLAMA_GGUF_NAMES = {"ffn_norm": "post_attention_layernorm"}
 _GGUF_FAMILY_NAMES = {
-    "llama": {"ffn_norm": "post_attention_layernorm"},
+    "llama": _LLAMA_GGUF_NAMES,
+    "qwen2": _LLAMA_GGUF_NAMES,
+    "qwen3": _LLAMA_GGUF_NAMES,
     "gemma3": {
         "post_attention_norm": "post_attention_layernorm",
         "ffn_norm": "pre_feedforward_layernorm",

@@ -23,7 +23,8 @@ def test_llama() -> None:
     assert config.eos_token_ids == (1, 4)
     assert config.attention_scale == 0.25
     assert config.layer_windows == (None,) * 4
-    assert config.attention_bias
+    assert config.qkv_bias
+    assert config.out_bias
     assert not config.tie_embeddings
 
 
@@ -85,7 +86,7 @@ def test_both_spellings_of_rope_agree() -> None:
     ("base", "changes", "message"),
     [
         (LLAMA, {"model_type": "mamba"}, "model_type 'mamba' is not served"),
-        (LLAMA, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope scaling 'yarn'"),
+        (LLAMA, {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rope scaling 'dynamic'"),
         (LLAMA, {"rope_scaling": {"rope_type": "linear"}}, "factor must be a number"),
         (LLAMA, {"hidden_act": "relu"}, "activation 'relu'"),
         (LLAMA, {"hidden_size": None}, "hidden_size must be an integer"),

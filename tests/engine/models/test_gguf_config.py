@@ -67,7 +67,7 @@ def test_llama(tmp_path: Path) -> None:
     assert (config.num_heads, config.num_kv_heads, config.head_dim) == (4, 2, 16)
     assert (config.norm_eps, config.rope_base, config.max_positions) == (0.5, 500_000.0, 2048)
     assert config.rope_freq_divisors == (1, 1, 2, 4, 8, 8, 8, 8)
-    assert config.attention_bias
+    assert config.qkv_bias
     assert not config.tie_embeddings
     assert config.layer_windows == (None,) * 6
 
@@ -103,7 +103,7 @@ def test_gemma3_of_62_layers_scales_queries_by_width_over_heads(tmp_path: Path) 
     [
         ("falcon", {}, "architecture 'falcon' is not served"),
         ("llama", {"expert_count": 8}, "mixtures of experts"),
-        ("llama", {"rope.scaling.type": "yarn"}, "rope scaling 'yarn'"),
+        ("llama", {"rope.scaling.type": "longrope"}, "rope scaling 'longrope'"),
     ],
 )
 def test_what_would_change_the_answer_is_refused(
