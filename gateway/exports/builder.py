@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import groupby
 from typing import ParamSpec
@@ -19,7 +20,7 @@ from gateway.exports.manifest import manifest_bytes, require_equal
 from gateway.exports.registry import formats
 from gateway.exports.repository.events import closed_snapshot, ledger_tally
 from gateway.exports.staging import Staging
-from gateway.exports.types import Checkpoint, ExportRow, ExportSpec, PartFile, Position, Tally
+from gateway.exports.types import Checkpoint, ExportError, ExportRow, ExportSpec, PartFile, Position, Tally
 
 __all__ = ["PART_ROWS", "Progress", "build"]
 
@@ -73,7 +74,8 @@ class _Build:
         """The file of a part that was not finished is closed, and left for `Staging.open` to remove."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close()
+            with suppress(OSError):  # what could not be written has been told
+                writer.close()
 
     def _take(self, rows: Sequence[ExportRow]) -> None:
         if not self.format.has_parts:
@@ -129,6 +131,8 @@ async def _in_thread(function: Callable[_P, object], *args: _P.args, **kwargs: _
     running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         await asyncio.shield(running)
+    except OSError as error:  # of a file: the database is not asked in here
+        raise ExportError(f"the export cannot be written: {error}") from error
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise

@@ -15,7 +15,7 @@ import pytest
 from gateway.db import Database
 from gateway.exports.builder import build
 from gateway.exports.staging import Staging
-from gateway.exports.types import FormatName, PartFile
+from gateway.exports.types import FORMATS, ExportError, FormatName, PartFile
 from tests.gateway.exports.ledger import DAY, Ledger, spec
 
 PART_ROWS = 4
@@ -119,3 +119,15 @@ async def test_cancelled_it_waits_for_its_thread(
     with pytest.raises(asyncio.CancelledError):
         await building
     assert ended.is_set()
+
+
+async def test_a_full_disk_is_said(
+    database: Database, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every format, and not as if the database were away."""
+    await ledger.fill()
+    await ledger.books.run("INSERT INTO stripe_customer VALUES ('proj_a', 'cus_a', '2026-01-01Z')")
+    monkeypatch.setattr(Staging, "unfinished", lambda self, name: Path("/dev/full"))
+    for format in FORMATS:
+        with pytest.raises(ExportError, match=r"the export cannot be written: .*No space left on device"):
+            await _built(database, tmp_path, format)
