@@ -36,8 +36,8 @@ class ReplicaRef:
     url: str | None
     is_ours: bool = True
     """An engine of our own. Others keep no journal, and must never be shown the key that ours take."""
-    is_stopped: bool = False
-    """Its supervisor has ended it for good: nothing is at its address."""
+    stopped_at: datetime | None = None
+    """When its supervisor ended it for good: nothing is at its address, and no later request was there."""
     journal_dir: str | None = None
     """Where it journals, as its own machine names it."""
 

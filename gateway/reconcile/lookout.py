@@ -77,7 +77,7 @@ class Lookout:
 
     async def _look_at(self, replica: ReplicaRef, view: View) -> None:
         try:
-            if replica.is_stopped:
+            if replica.stopped_at is not None:
                 raise ReplicaUnreachable("it is stopped")
             status = await self._reader.status(replica)
             view.working_on |= status.request_ids
@@ -112,7 +112,7 @@ class Lookout:
     async def _without_answer(self, replica: ReplicaRef, view: View, error: ReplicaUnreachable) -> None:
         """Its volume tells what it had done, unless somebody still writes there."""
         is_gone = self._note_silence(replica, view)
-        if not (is_gone or replica.is_stopped) or replica.journal_dir is None:
+        if not (is_gone or replica.stopped_at is not None) or replica.journal_dir is None:
             return
         try:
             await self._read_volume(replica, Path(replica.journal_dir))

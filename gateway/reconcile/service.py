@@ -8,11 +8,12 @@ are spoken to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import get_args
 
 from gateway.clock import Clock
 from gateway.db import Database
-from gateway.ids import PoolId, ReplicaId
+from gateway.ids import PoolId
 from gateway.ledger.batcher import commit_batch
 from gateway.ledger.repository.holds import FIRST_HOLD, holds_of, orphaned_holds, provisional_holds
 from gateway.ledger.repository.review import (
@@ -54,6 +55,8 @@ __all__ = ["Reconciler"]
 HOLDS_PER_BATCH = 500
 LIVE_LAG_S = 60.0
 """How long a gateway that is alive may take to settle what has ended for its engine: its caller may read slowly."""
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""A replica's end is told by the database's clock, a hold's beginning by a gateway's."""
 UNKNOWN_AFTER_S = 3600.0
 """How long the ledger may not know a request that a journal knows: its settlement may wait in a spool."""
 EVENT_WINDOW_S = 120.0
@@ -94,9 +97,9 @@ class Reconciler:
         return settled
 
     async def _settle_orphans(self, known: Sequence[ReplicaRef], view: View) -> int:
-        by_pool: dict[PoolId, set[ReplicaId]] = {}
+        by_pool: dict[PoolId, list[ReplicaRef]] = {}
         for replica in known:
-            by_pool.setdefault(replica.pool_id, set()).add(replica.replica_id)
+            by_pool.setdefault(replica.pool_id, []).append(replica)
         ours = {replica.pool_id for replica in known if replica.is_ours}
         settled, after = 0, FIRST_HOLD
         while True:
@@ -118,12 +121,14 @@ class Reconciler:
         self,
         hold: Hold,
         attempts: Sequence[JournalAttempt],
-        by_pool: Mapping[PoolId, Collection[ReplicaId]],
+        by_pool: Mapping[PoolId, Sequence[ReplicaRef]],
         view: View,
     ) -> Settlement | None:
         """What the hold comes to, or None while more may still be learnt."""
         pool = by_pool.get(hold.reservation.pool_id, ())
-        if any(replica_id in view.silent for replica_id in pool):
+        since = hold.reserved_at - CLOCKS_DIFFER
+        possible = {one.replica_id for one in pool if one.stopped_at is None or one.stopped_at > since}
+        if any(replica_id in view.silent for replica_id in possible):
             return None
         if attempts:
             living = view.readable - view.gone
@@ -131,7 +136,7 @@ class Reconciler:
             if is_cut_off and self._clock.now() < hold.expires_at:
                 return None  # the engine's supervisor closes such a journal; its last word is still to come
             return settlement_from_journal(hold, attempts)
-        may_have_run = not pool or any(replica_id not in view.readable for replica_id in pool)
+        may_have_run = not pool or any(replica_id not in view.readable for replica_id in possible)
         return settlement_without_evidence(hold, self._clock.now(), may_have_run=may_have_run)
 
     async def _correct_provisional(self, view: View) -> int:

@@ -24,8 +24,8 @@ __all__ = [
 
 _REPLICAS = text(
     """
-    SELECT r.id, r.pool_id, r.url, coalesce(p.spec ->> 'kind', 'tollway') = 'tollway', r.state = 'stopped',
-        r.journal_dir
+    SELECT r.id, r.pool_id, r.url, coalesce(p.spec ->> 'kind', 'tollway') = 'tollway',
+        CASE WHEN r.state = 'stopped' THEN r.updated_at END, r.journal_dir
     FROM replica r JOIN pool p ON p.id = r.pool_id ORDER BY r.id
     """
 )

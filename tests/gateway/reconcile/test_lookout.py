@@ -128,9 +128,9 @@ async def test_the_volume_of_a_replica_that_is_gone_is_read(scene: Scene, tmp_pa
 async def test_a_stopped_replica_is_not_asked_but_read_at_once(scene: Scene, tmp_path: Path) -> None:
     scene.reader.bad = AssertionError("asked")
     _journal(tmp_path).close()
-    view = await scene.lookout.look([_replica(BAD, is_stopped=True, journal_dir=str(tmp_path))])
+    view = await scene.lookout.look([_replica(BAD, stopped_at=NOW, journal_dir=str(tmp_path))])
     assert (view.readable, await scene.journalled()) == ({BAD}, ["req_1"])
-    view = await scene.lookout.look([_replica(BAD, is_stopped=True, journal_dir=str(tmp_path / "elsewhere"))])
+    view = await scene.lookout.look([_replica(BAD, stopped_at=NOW, journal_dir=str(tmp_path / "elsewhere"))])
     assert view.readable == {BAD}, "what was read stays read"
 
 

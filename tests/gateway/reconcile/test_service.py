@@ -232,6 +232,17 @@ async def test_what_the_volume_of_a_stopped_replica_says_is_its_last_word(
     assert scene.reader.asked == []
 
 
+async def test_a_replica_that_was_stopped_before_a_request_never_had_it(scene: Scene) -> None:
+    """Whatever is left of its journal: the request is neither held up nor charged because of it."""
+    await scene.books.run(
+        "INSERT INTO replica (id, pool_id, node, state, updated_at) VALUES"
+        " ('replica_0', 'pool_a', 'n', 'stopped', now() - interval '1 day')"
+    )
+    await scene.kill_gateway()
+    assert await scene.reconciler.run_once() == 1
+    assert await scene.event() == ("error", 0, 0, 0)
+
+
 async def test_holds_that_must_wait_stand_before_nobody(
     scene: Scene, make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

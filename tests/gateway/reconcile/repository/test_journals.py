@@ -72,11 +72,12 @@ async def test_every_replica_is_asked_whatever_its_state(books: Books) -> None:
             pool=pool,
             state=state,
         )
+    await books.run("UPDATE replica SET updated_at = :now", now=NOW)
     async with books.database.transaction() as connection:
         found = await replicas(connection)
     assert found == [
         ReplicaRef(ReplicaId("r1"), PoolId("pool_a"), None),
-        ReplicaRef(ReplicaId("r2"), PoolId("pool_a"), None, is_stopped=True, journal_dir="/journals/r2"),
+        ReplicaRef(ReplicaId("r2"), PoolId("pool_a"), None, stopped_at=NOW, journal_dir="/journals/r2"),
         ReplicaRef(ReplicaId("r3"), PoolId("pool_b"), None, is_ours=False),
     ]
 
