@@ -2,7 +2,8 @@
 
 Place in the path: layers → here. Knows no kernel but its tiles. Measured shapes stand in `tuned/small_matmul.json`:
 rows × columns of the weight and whether gated → number of tokens up to which an entry holds → tile, or null where
-cuBLAS wins. Nothing is tuned at run time.
+cuBLAS wins. Nothing is tuned at run time. An entry needs a whole decode step to back it: a chain of one product over
+one x made the tiles for up to 8 tokens look best, and steps with them were slower than with the library.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["choose_tile"]
 _TABLE = Path(__file__).parent / "tuned" / "small_matmul.json"
 _PROGRAMS = 256
 """About two programs on each of 132 multiprocessors, all resident at once."""
+_FEW_TOKENS = 8
 _LARGE_WEIGHT = 1 << 22
 """Products of smaller weights are over before a launch is: they stay with the library."""
 
@@ -30,13 +32,13 @@ def choose_tile(tokens: int, rows: int, columns: int, *, gated: bool) -> Tile | 
         return None
     measured = _table().get(f"{rows}x{columns}" + (" gated" if gated else ""))
     if measured is None:
-        return _fitting(rows // 2 if gated else rows, columns, gated)
+        return _fitting(tokens, rows // 2 if gated else rows, columns, gated)
     limit = next(limit for limit in measured if tokens <= limit)
     return measured[limit]
 
 
-def _fitting(outputs: int, columns: int, gated: bool) -> Tile | None:
-    if outputs * columns < _LARGE_WEIGHT:
+def _fitting(tokens: int, outputs: int, columns: int, gated: bool) -> Tile | None:
+    if outputs * columns < _LARGE_WEIGHT or tokens <= _FEW_TOKENS:
         return None
     rows = 64 if outputs >= 64 * _PROGRAMS // 4 or gated else 32
     programs = triton.cdiv(outputs, rows)

@@ -39,11 +39,12 @@ def test_measured_entries_cover_every_size_and_can_be_launched() -> None:
 
 def test_an_unknown_shape_is_cut_to_fill_the_device() -> None:
     for rows, columns, gated in [(5120, 5120, False), (1024, 8192, False), (18944 * 2, 3584, True)]:
-        tile = choose_tile(8, rows, columns, gated=gated)
+        tile = choose_tile(16, rows, columns, gated=gated)
         assert tile is not None
+        assert choose_tile(8, rows, columns, gated=gated) is None
         programs = -(-(rows // 2 if gated else rows) // tile.rows) * tile.splits
         assert programs >= 128, (rows, columns, tile)
 
 
 def test_small_weights_stay_with_the_library() -> None:
-    assert choose_tile(8, 640, 640, gated=False) is None
+    assert choose_tile(16, 640, 640, gated=False) is None
