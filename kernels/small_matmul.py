@@ -7,7 +7,8 @@ Knows no model. Such a step is still a walk over the weights at the speed of mem
 product, so that the tile's long side is filled by W's rows and its short side by as few tokens as there are. All
 programs of a launch are resident at once and each streams an equal share of W; where W has too few rows for that,
 the columns are split too, and the last program to arrive adds the parts up in their order, so that the sum does
-not depend on timing.
+not depend on timing. All programs read the same x at about the same time, and fewer tokens are fewer lines: for up to 8
+of them that costs more than the library does (BENCHMARKS.md). Padding is not read.
 
 W may have a narrower type than x (fp8): it is widened in registers, on its way to the product, and `scale` [N] is
 applied to the sum. Shapes are looked up in `kernels/tuned/small_matmul.json`; a shape that is not there takes what
@@ -178,7 +179,7 @@ def _small_matmul(
         other = None if EVEN else 0.0
         w = tl.load(weight + weight_row + k, there, other, eviction_policy="evict_first")
         x_there = real if EVEN else real & there
-        tokens_tile = tl.trans(tl.load(x + x_row + k, x_there, 0.0, cache_modifier=".ca"))
+        tokens_tile = tl.trans(tl.load(x + x_row + k, x_there, 0.0))
         acc = tl.dot(w.to(x.dtype.element_ty), tokens_tile, acc, input_precision=PRECISION)
         if ACT != "":
             w = tl.load(weight + up_row + k, there, other, eviction_policy="evict_first")
