@@ -4,8 +4,9 @@
 
 Place in the path: the GPU runner, behind the head → here: the maxima of pieces of the vocabulary first, then one
 program a row. Knows no model and no settings; rows that want anything else go through `gpu_sampler`. The same in plain
-torch is `reference_sampling.choose_greedily`. Bytes: 4·S·V once; 4 µs for one row of 128,256, where torch's maximum and what
-follows it took 40.
+torch is `reference_sampling.choose_greedily`. Bytes: 4·S·V once.
+Measured (H200, 128,256 logits): one row 19 µs behind the head with the widening to fp32 and all launches, 48 with torch's
+maximum and what followed it.
 """
 
 from __future__ import annotations
