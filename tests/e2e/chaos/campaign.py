@@ -88,12 +88,9 @@ class Campaign:
             await asyncio.wait_for(until_ok(f"{seat.url}/ready"), 60)
         problems = await until_quiet(self._cluster)
         self._say("all is quiet")
-        for plan in self._plans:
-            if plan.limit is not None and plan.is_hard:
-                caller = Caller(
-                    plan, self._cluster.gateway_urls, f"{self._seed}-{plan.name}-last", self._records
-                )
-                await exhaust(caller, self._records, plan, REFUSED_SHARE)
+        await asyncio.gather(
+            *(self._exhaust(plan) for plan in self._plans if plan.limit is not None and plan.is_hard)
+        )
         problems += [] if problems else await until_quiet(self._cluster)
         await asyncio.sleep(LEASE_S)
         await self._cluster.stop()
@@ -102,6 +99,10 @@ class Campaign:
         if problems:
             self._keep_logs()
         return problems
+
+    async def _exhaust(self, plan: TenantPlan) -> None:
+        caller = Caller(plan, self._cluster.gateway_urls, f"{self._seed}-{plan.name}-last", self._records)
+        await exhaust(caller, self._records, plan, REFUSED_SHARE)
 
     def _say(self, what: str) -> None:
         print(f"{time.monotonic() - self._began:6.1f} s  {what}", flush=True)

@@ -90,10 +90,10 @@ class Process:
         self.start()
         return True
 
-    def kill(self) -> None:
-        """This process alone, as a failpoint does. What it had started ends by itself."""
+    def send(self, signum: signal.Signals) -> None:
+        """To this process alone, as a failpoint does. What it had started ends by itself."""
         if self._child is not None:
-            self._child.kill()
+            self._child.send_signal(signum)
 
     def end(self, timeout_s: float) -> int | None:
         """SIGTERM; SIGKILL to the whole session when that takes too long. None if it had to be killed."""

@@ -184,7 +184,7 @@ async def exhaust(caller: Caller, records: list[Record], plan: TenantPlan, refus
     size = next(sizes)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as client:
         for _ in range(60):
-            batch = await asyncio.gather(*(caller.once(client, max_tokens=size) for _ in range(8)))
+            batch = await asyncio.gather(*(caller.once(client, max_tokens=size) for _ in range(12)))
             mine = [one for one in records if one.plan is plan and one.is_decided]
             refused = sum(one.status == 429 for one in mine)
             if any(one.end != "refused" for one in batch):

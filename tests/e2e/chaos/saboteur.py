@@ -62,8 +62,9 @@ class Saboteur:
             [*cluster.gateways, *cluster.engines, cluster.worker, "core", "postgres"]
         )
         if isinstance(victim, Process):
-            self.random_kills[victim.name] += 1
-            victim.kill()
+            politely = self._random.random() < 0.25
+            self.random_kills[victim.name + (" (SIGTERM)" if politely else "")] += 1
+            victim.send(signal.SIGTERM if politely else signal.SIGKILL)
         elif victim == "postgres":
             self.random_kills["postgres"] += 1
             await cluster.crash_postgres()
