@@ -191,8 +191,11 @@ class BudgetRoutes:
         """The key whose whole chain of rotations the budget belongs to, if it is a key's."""
         try:
             zone_of(body.zone)
-        except (KeyError, ValueError):
-            raise InvalidValue("There is no such time zone.", "zone") from None
+        except (KeyError, ValueError, OSError):  # the name of a directory of zones is an OSError
+            raise _no_such_zone() from None
+        async with self._p.database.read() as session:
+            if not await self._books.repository.knows_zone(session, body.zone):
+                raise _no_such_zone()
         if body.project_id is None:
             if body.key_id is not None:
                 raise InvalidValue("A key's budget needs its project.", "project_id")
@@ -206,6 +209,11 @@ class BudgetRoutes:
             if await self._projects.key(session, project_id, KeyId(body.key_id)) is None:
                 raise NotFound("No such API key.")
             return await self._tenancy.lineage_id(session, project_id, KeyId(body.key_id))
+
+
+def _no_such_zone() -> InvalidValue:
+    """To this machine, or to the database: both reckon with it, and their names are not the same."""
+    return InvalidValue("There is no such time zone.", "zone")
 
 
 def _found(budget: BudgetView | None) -> BudgetView:

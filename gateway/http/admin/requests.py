@@ -192,7 +192,7 @@ def _attempt(view: AttemptView, is_operator: bool) -> Json:
         "billed_output_tokens": attempt.billed_completion_tokens,
         "unbilled_reason": attempt.unbilled_reason,
         "resumed_from": attempt.resumed_from,
-        "finish_reason": attempt.finish_reason,
+        "finish_reason": attempt.finish_reason or (journal.finish_reason if journal is not None else None),
         "queue_ms": journal.queue_ms if journal is not None else None,
         "ttft_ms": journal.ttft_ms if journal is not None else None,
         "e2e_ms": journal.e2e_ms if journal is not None else None,

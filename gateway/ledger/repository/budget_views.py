@@ -104,6 +104,13 @@ class BudgetRepository:
         written = await session.execute(statement.on_conflict_do_nothing().returning(Budget.id))
         return written.first() is not None
 
+    async def knows_zone(self, session: ReadSession, zone: str) -> bool:
+        """As the table's trigger asks."""
+        found = await session.scalar(
+            text("SELECT true FROM pg_timezone_names WHERE name = :zone"), {"zone": zone}
+        )
+        return bool(found)
+
     async def take_over(self, session: WriteSession, budget: BudgetView, now: datetime) -> None:
         """What the scope has spent in the running period, and holds, counts under the new budget. First the holds:
         one that settles meanwhile is either joined, or its event is seen by the sum. What is admitted in this very instant may be missed. Prepaid money is new money."""

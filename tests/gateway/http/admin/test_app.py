@@ -70,6 +70,18 @@ async def test_the_door(gateway: Gateway) -> None:
             {"period": "daily", "limit_nanousd": 1, "zone": "Mars/X"},
             (400, "invalid_value", "zone"),
         ),
+        (
+            "POST",
+            "/budgets",
+            {"period": "daily", "limit_nanousd": 1, "zone": "localtime"},
+            (400, "invalid_value", "zone"),
+        ),
+        (
+            "POST",
+            "/budgets",
+            {"period": "daily", "limit_nanousd": 1, "zone": "America"},
+            (400, "invalid_value", "zone"),
+        ),
         ("POST", "/projects", {"name": "a\0"}, (400, None, None)),
         ("GET", "/projects/%00", None, (400, None, None)),
         ("GET", "/projects?after=%00", None, (400, None, None)),
