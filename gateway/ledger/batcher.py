@@ -1,6 +1,6 @@
 """Group commit: operations that wait together are committed together.
 
-While one batch commits, the next one gathers; nothing lingers for the sake of a larger batch. A batch is one
+While one batch commits, the next one gathers; a batch lingers for more only where nobody waits for it. A batch is one
 transaction. It is run again after a deadlock or a serialisation failure; after any other error of the database it
 is bisected with savepoints, so that only the operation that cannot be applied fails. What an operation does is not
 known here.
@@ -45,8 +45,10 @@ class CommitUnknown(Exception):
 class BatchQueue(Generic[Op]):
     """A bounded queue that hands out everything that waits, up to `batch_max`, as one batch."""
 
-    def __init__(self, *, capacity: int, batch_max: int) -> None:
+    def __init__(self, *, capacity: int, batch_max: int, linger_s: float = 0.0) -> None:
+        """`linger_s`: how long a batch that is not full waits for more; for operations whose callers do not wait."""
         assert 0 < batch_max <= capacity
+        self._linger_s = linger_s
         self._waiting: deque[Op] = deque()
         self._capacity = capacity
         self._batch_max = batch_max
@@ -67,6 +69,8 @@ class BatchQueue(Generic[Op]):
         while not self._waiting and not self.is_closed:
             self._changed.clear()
             await self._changed.wait()
+        if self._linger_s and not self.is_closed and len(self._waiting) < self._batch_max:
+            await asyncio.sleep(self._linger_s)
         return [self._waiting.popleft() for _ in range(min(self._batch_max, len(self._waiting)))]
 
     def close(self) -> None:

@@ -139,6 +139,20 @@ async def test_the_queue_is_bounded_hands_out_batches_and_ends_when_closed() -> 
     assert await queue.get() == []
 
 
+async def test_a_lingering_queue_gathers_and_is_not_held_up_by_its_end() -> None:
+    queue: BatchQueue[int] = BatchQueue(capacity=5, batch_max=3, linger_s=0.05)
+    queue.put_nowait(0)
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    assert len(queue) == 1, "what lingers still counts as waiting"
+    queue.put_nowait(1)
+    assert await waiting == [0, 1]
+    queue.put_nowait(2)
+    queue.close()
+    async with asyncio.timeout(0.04):
+        assert await queue.get() == [2]
+
+
 async def test_a_bug_fails_its_batch_and_not_the_loop() -> None:
     queue: BatchQueue[int] = BatchQueue(capacity=10, batch_max=1)
     committed, given_up = [], []
