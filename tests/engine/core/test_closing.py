@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.closing import MARGIN_S, Closing
+from engine.core.closing import MARGIN_S, MOST_ROWS, Closing
 from engine.core.contract import ScheduleOutput, StepResult
 from engine.core.loop import Loop
+from engine.core.request import Request
 from engine.core.step import Step, StepPlan
 from engine.messages import CoreInbound
 from tests.engine.core.harness import add, config
@@ -36,6 +37,17 @@ def test_a_step_behind_another_begins_when_that_one_is_done() -> None:
     assert closing.time_left(step(8), 1.015, 1.018) == pytest.approx(0.008 - MARGIN_S)
 
 
+def test_a_step_of_many_rows_is_followed_at_once() -> None:
+    closing = Closing()
+    for rows, is_small in ((MOST_ROWS, True), (MOST_ROWS + 1, False)):
+        plan = StepPlan(2 * rows)
+        for row in range(rows):
+            plan.add(request(row), 0, 2, False)
+        running = Step.from_plan(1, plan, [])
+        closing.ended(running, 1.0, 1.01)
+        assert (closing.time_left(running, 2.0, 2.0) > 0) == is_small
+
+
 def test_shorter_is_learned_at_once_and_longer_slowly() -> None:
     closing = Closing()
     for launched, took in ((1.0, 0.010), (2.0, 0.004), (3.0, 0.008)):
@@ -49,6 +61,12 @@ def test_a_slow_launch_is_allowed_for_from_then_on() -> None:
         closing.launched(0.0, took)
     closing.ended(step(8), 1.0, 1.01)
     assert closing.time_left(step(8), 2.0, 2.0) == pytest.approx(0.01 - 0.00296 - MARGIN_S)
+
+
+def request(row: int) -> Request:
+    made = Request.from_message(add(f"r{row}", 5), sequence=row, now=0.0, eos_token_ids=())
+    made.row = row
+    return made
 
 
 class Device:
