@@ -46,7 +46,9 @@ class ModelSettings:
     served_model_name: tuple[str, ...] = ()
     """Names answered to; the first is the one reported. Empty: the base name of `model`."""
     load_format: LoadFormat = "auto"
+    """"auto": what the path holds; "dummy": random weights of the configured shape, to measure with."""
     dtype: Dtype = "auto"
+    """What is computed in; "auto": the checkpoint's half type on a GPU, float32 on a CPU."""
     max_model_len: int | None = None
     """Prompt + answer tokens of one request; None: what the model was made for."""
     chat_template: str | None = None
@@ -66,12 +68,16 @@ class SchedulerSettings:
     """How much one step takes on, and how long the queue may get."""
 
     max_num_seqs: int | None = None
+    """Requests that run at once; None: 256 on a GPU, 16 on a CPU."""
     max_num_batched_tokens: int | None = None
-    """Tokens of one step."""
+    """Tokens of one step; None: 2,048 on a GPU, 512 on a CPU."""
     max_num_mixed_tokens: int | None = None
-    """Tokens of a step in which answers run beside prompts; with many answers, a multiple of it."""
+    """Tokens of a step in which answers run beside prompts; with many answers, a multiple of it. None: 512 on a GPU, no
+    such limit on a CPU."""
     max_num_queued_reqs: int = 1024
+    """Requests that may wait; further ones are refused as overload."""
     max_num_queued_tokens: int = 4_000_000
+    """Prompt tokens that may wait."""
     queue_deadline_s: float = 120.0
     """A request that has not started after this long is refused as overload."""
 
@@ -87,7 +93,9 @@ class CacheSettings:
     kv_cache_memory_bytes: int | None = None
     """Bytes of the pool, on either device; None: from the memory that is free."""
     enable_prefix_caching: bool = True
+    """Reuse pages of equal beginnings, within one cache salt."""
     kv_cache_dtype: KVCacheDtype = "auto"
+    """What keys and values are stored as; "auto": as computed; "fp8": half the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +103,9 @@ class DeviceSettings:
     """Where the model runs."""
 
     device: DeviceKind = "auto"
+    """"auto": the GPU if there is one."""
     enforce_eager: bool = False
+    """Capture no CUDA graphs: starts sooner, runs slower."""
     num_threads: int | None = None
     """CPU threads of the runner; None: OMP_NUM_THREADS, else one per physical core."""
 
@@ -105,15 +115,21 @@ class ServerSettings:
     """The HTTP edge and the life of the process."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
     port: int = 8000
+    """Port to listen on; 0: any free one."""
     api_key: tuple[str, ...] = ()
+    """Keys that callers may use; none: everybody may call."""
     internal_key: str | None = None
     """Bearer key of /internal and of the internal headers; None: both are off."""
     api_server_workers: int = 1
+    """Processes that speak HTTP; take several where thousands of tokens a second are streamed."""
     journal_dir: str | None = None
     """Where usage journals go; None: no journal."""
     drain_grace_s: float = 15.0
+    """How long requests are still taken after a drain began, though /ready already says no."""
     drain_timeout_s: float = 600.0
+    """How long running requests may take to end after that."""
     debug_invariants: bool = False
     """Check the page bookkeeping after every step."""
 

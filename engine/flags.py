@@ -7,10 +7,13 @@ no values' meaning.
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
+import inspect
 import os
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -28,11 +31,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model_tag", nargs="?", metavar="MODEL", help="same as --model")
     for group, kind in GROUPS.items():
         section = parser.add_argument_group(group)
-        hints = get_type_hints(kind)
+        hints, explained = get_type_hints(kind), _explanations(kind)
         for entry in fields(kind):
             names = [f"--{entry.name.replace('_', '-')}", *ALIASES.get(entry.name, ())]
             section.add_argument(
-                *names, dest=entry.name, default=argparse.SUPPRESS, **_reading(hints[entry.name])
+                *names,
+                dest=entry.name,
+                default=argparse.SUPPRESS,
+                help=explained[entry.name].replace("%", "%%") + _default(entry.default),
+                **_reading(hints[entry.name]),
             )
 
 
@@ -71,6 +78,25 @@ def parse(arguments: Sequence[str]) -> EngineConfig:
 
 
 _SETTINGS = frozenset(entry.name for kind in GROUPS.values() for entry in fields(kind))
+
+
+def _explanations(kind: type[Any]) -> dict[str, str]:
+    """Setting → the text below it in the source, on one line. Raises KeyError for a setting without one."""
+    (group,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(group, ast.ClassDef)
+    found = {}
+    for entry, text in pairwise(group.body):
+        match entry, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                found[name] = " ".join(words.split())
+    return found
+
+
+def _default(value: object) -> str:
+    """What is taken without the flag, where that says more than "nothing"."""
+    if value is MISSING or value is None or value == () or isinstance(value, bool):
+        return ""
+    return f" (default: {value})"
 
 
 def _reading(hint: Any) -> dict[str, Any]:

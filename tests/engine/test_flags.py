@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from dataclasses import fields
@@ -9,7 +10,7 @@ from dataclasses import fields
 import pytest
 
 from engine.config import GROUPS, ConfigError
-from engine.flags import parse
+from engine.flags import add_flags, parse
 from tests.tidy.tree import ROOT
 
 
@@ -40,6 +41,18 @@ def test_every_setting_has_a_flag() -> None:
             with pytest.raises(SystemExit) as caught:
                 parse(["m", f"--{entry.name.replace('_', '-')}", "--nothing-like-this"])
             assert caught.value.code == 2
+
+
+def test_every_flag_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--max-num-seqs INT Requests that run at once; None: 256 on a GPU, 16 on a CPU." in shown
+    assert "--port INT Port to listen on; 0: any free one. (default: 8000)" in shown
+    unexplained = [action.dest for action in parser._actions if not action.help]
+    assert unexplained == []
 
 
 def test_model_as_flag_wins() -> None:
