@@ -16,6 +16,8 @@ import typer
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
+ITEM_MAX = (1 << 63) - 1
+
 app = typer.Typer(
     help="A multi-tenant LLM gateway with its own pool of inference engines.",
     no_args_is_help=True,
@@ -184,6 +186,8 @@ def rebuild_rollups(
     """Make a day's sums anew from its events, after `rollup_drift` was reported."""
     from gateway.retention.commands import rebuild
 
+    if not 1970 <= day.year < 3000:
+        raise typer.BadParameter("the year must be between 1970 and 2999")
     with _one_sentence(), _database_named():
         drift = asyncio.run(rebuild(_settings(), day.date()))
         typer.echo(
@@ -192,7 +196,9 @@ def rebuild_rollups(
 
 
 @review.command("list")
-def list_review(after: Annotated[int, typer.Option(help="Only items behind this one.")] = 0) -> None:
+def list_review(
+    after: Annotated[int, typer.Option(help="Only items behind this one.", min=0, max=ITEM_MAX)] = 0,
+) -> None:
     """Show what waits, oldest first, a hundred at a time: one JSON object per line."""
     from gateway.retention.commands import open_review
 
@@ -203,7 +209,7 @@ def list_review(after: Annotated[int, typer.Option(help="Only items behind this 
 
 @review.command("resolve")
 def resolve_review(
-    item: Annotated[int, typer.Argument(help="The item's number.")],
+    item: Annotated[int, typer.Argument(help="The item's number.", min=0, max=ITEM_MAX)],
     how: Annotated[str, typer.Option(help="What was done about it; kept with the item.")],
 ) -> None:
     """Take an item off the list."""

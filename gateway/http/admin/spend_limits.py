@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from gateway.db import ReadSession, WriteSession
-from gateway.errors import NotFound
+from gateway.errors import Conflict, NotFound
 from gateway.http.admin.budgets import BudgetBooks
 from gateway.http.admin.common import AdminParts, Body, Json, in_transaction
 from gateway.ids import TenantId
@@ -84,7 +84,12 @@ class SpendLimitRoutes:
             found = await self._monthly(session, project_id)
             if found is None:
                 budget = self._new(project_id, limit_nanousd)
-                return _limit(budget, await self._books.create(session, request, budget))
+                try:
+                    return _limit(budget, await self._books.create(session, request, budget))
+                except Conflict:  # another call made it meanwhile: this one changes it
+                    found = await self._monthly(session, project_id)
+                    if found is None:
+                        raise
             budget = replace(found, limit_nanousd=limit_nanousd, is_hard=True)
             await self._books.change(session, request, found, budget)
             return _limit(budget, await self._books.state(session, budget))

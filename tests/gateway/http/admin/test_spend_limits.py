@@ -49,6 +49,20 @@ async def test_a_projects_spend_limit(gateway: Gateway, engine: FakeEngine) -> N
     assert await asked(gateway, tenant) == 200
 
 
+async def test_limits_set_at_once_are_one_limit(gateway: Gateway) -> None:
+    """Whoever comes second changes what the first one made; nobody is told of a conflict."""
+    limits = admin_client(gateway).admin.organization.projects.spend_limit
+    tenant = await gateway.tenant()
+    amounts = range(1, 13)
+    sets = (
+        limits.update(tenant.id, currency="USD", interval="month", threshold_amount=cents)
+        for cents in amounts
+    )
+    await asyncio.gather(*sets)
+    assert (await limits.retrieve(tenant.id)).threshold_amount in amounts
+    assert len((await gateway.admin("GET", f"/budgets?project_id={tenant.id}"))["data"]) == 1
+
+
 async def test_the_organisations_spend_limit(gateway: Gateway, engine: FakeEngine) -> None:
     limit = admin_client(gateway).admin.organization.spend_limit
     tenant = await gateway.serve(engine)
