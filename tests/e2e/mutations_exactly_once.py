@@ -7,9 +7,11 @@ that a protection which moved cannot go unproved.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,22 +109,26 @@ def _verdict(mutant: Mutant) -> str:
         _copy_tree(copy)
         for edit in mutant.edits:
             _apply(copy / edit.path, edit)
-        environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", TEST],
-            cwd=copy,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    said = [line for line in done.stdout.splitlines() if line.startswith("E  ")]
+        command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", TEST]
+        code, output = _run(command, copy, os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(copy)})
+    said = [line for line in output.splitlines() if line.startswith("E  ")]
     print("\n".join(line[:200] for line in said[:8]))
-    if done.returncode == 0:
+    if code == 0:
         return "GREEN: nothing protects this"
     reasons = [line for line in said if re.search(mutant.shown_by, line)]
-    return f"red: {len(reasons)} findings" if reasons else f"failed, but not for it (exit {done.returncode})"
+    return f"red: {len(reasons)} findings" if reasons else f"failed, but not for it (exit {code})"
+
+
+def _run(command: list[str], directory: Path, environ: Mapping[str, str]) -> tuple[int, str]:
+    with subprocess.Popen(
+        command, cwd=directory, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as test:
+        try:
+            output, _ = test.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            test.send_signal(signal.SIGINT)  # it ends its cluster itself
+            output, _ = test.communicate()
+        return test.returncode, output
 
 
 def _copy_tree(target: Path) -> None:

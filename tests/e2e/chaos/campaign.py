@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e.chaos.audit import Audit, until_quiet
 from tests.e2e.chaos.cluster import LEASE_S, Cluster, TenantPlan, until_ok
-from tests.e2e.chaos.load import Caller, Record, exhaust
+from tests.e2e.chaos.load import Caller, Record, burst, exhaust
 from tests.e2e.chaos.saboteur import POINTS, Saboteur
 
 CALLERS = 3
@@ -15,6 +15,7 @@ CALLERS = 3
 HARD_LIMIT = 6_000_000
 """Nano-USD: some hundred requests' worth, so that it is spent in the middle of the load."""
 REFUSED_SHARE = 0.35
+BURSTS = 8
 RANDOM_KILL_S = 4.0
 
 
@@ -64,11 +65,8 @@ class Campaign:
 
     async def _load_and_break(self, rounds: int, seconds: float) -> None:
         stopping = asyncio.Event()
-        urls = self._cluster.gateway_urls
         callers = [
-            asyncio.create_task(
-                Caller(plan, urls, f"{self._seed}-{plan.name}-{number}", self._records).run(stopping)
-            )
+            asyncio.create_task(self._caller(plan, str(number)).run(stopping))
             for plan in self._plans
             for number in range(CALLERS)
         ]
@@ -88,6 +86,7 @@ class Campaign:
             await asyncio.wait_for(until_ok(f"{seat.url}/ready"), 60)
         problems = await until_quiet(self._cluster)
         self._say("all is quiet")
+        await burst([self._caller(plan, f"burst-{n}") for plan in self._plans for n in range(10)], BURSTS)
         await asyncio.gather(
             *(self._exhaust(plan) for plan in self._plans if plan.limit is not None and plan.is_hard)
         )
@@ -101,8 +100,10 @@ class Campaign:
         return problems
 
     async def _exhaust(self, plan: TenantPlan) -> None:
-        caller = Caller(plan, self._cluster.gateway_urls, f"{self._seed}-{plan.name}-last", self._records)
-        await exhaust(caller, self._records, plan, REFUSED_SHARE)
+        await exhaust(self._caller(plan, "last"), self._records, plan, REFUSED_SHARE)
+
+    def _caller(self, plan: TenantPlan, name: str) -> Caller:
+        return Caller(plan, self._cluster.gateway_urls, f"{self._seed}-{plan.name}-{name}", self._records)
 
     def _say(self, what: str) -> None:
         print(f"{time.monotonic() - self._began:6.1f} s  {what}", flush=True)

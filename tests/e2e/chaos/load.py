@@ -178,6 +178,13 @@ async def _read_stream(record: Record, answer: aiohttp.ClientResponse) -> None:
     record.end = "lost"
 
 
+async def burst(callers: Sequence[Caller], rounds: int) -> None:
+    """Everybody at once, with the smallest requests: batches of several tenants meet on the same rows."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as client:
+        for _ in range(rounds):
+            await asyncio.gather(*(caller.once(client, max_tokens=min(OUTPUTS)) for caller in callers))
+
+
 async def exhaust(caller: Caller, records: list[Record], plan: TenantPlan, refused_share: float) -> None:
     """Go on with the smallest requests, many at once, until the budget takes none and enough were refused."""
     sizes = iter(sorted(OUTPUTS, reverse=True))
