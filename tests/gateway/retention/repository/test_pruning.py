@@ -7,7 +7,12 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from gateway.db import Database
-from gateway.retention.repository.pruning import drop_usage_partition, oldest_usage_months, prune_guards
+from gateway.retention.repository.pruning import (
+    drop_usage_partition,
+    oldest_usage_months,
+    prune_guards,
+    prune_idempotent_requests,
+)
 
 OLD = datetime(2025, 3, 10, 12, tzinfo=UTC)
 
@@ -38,3 +43,17 @@ async def test_a_month_that_is_not_there_or_not_over_stays_quietly(database: Dat
         assert months
         for month in (OLD.date(), months[-1]):
             assert not await drop_usage_partition(connection, month, timedelta(days=62))
+
+
+async def test_idempotency_keys_go_when_they_have_expired_in_bounded_steps(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.exec_driver_sql("INSERT INTO tenant (id, name) VALUES ('proj_a', 'a')")
+        await connection.exec_driver_sql(
+            "INSERT INTO idempotent_request (tenant_id, key_hash, body_hash, request_id, instance_id, expires_at)"
+            " SELECT 'proj_a', sha256(n::text::bytea), sha256(''), 'req', 'run', now() + (n - 3) * interval '1 hour'"
+            " FROM generate_series(0, 5) n"
+        )
+    async with database.transaction() as connection:
+        steps = [await prune_idempotent_requests(connection, 2) for _ in range(3)]
+        left = (await connection.exec_driver_sql("SELECT count(*) FROM idempotent_request")).scalar_one()
+    assert (steps, left) == ([2, 1, 0], 3)
