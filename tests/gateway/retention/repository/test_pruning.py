@@ -50,7 +50,7 @@ async def test_idempotency_keys_go_when_they_have_expired_in_bounded_steps(datab
         await connection.exec_driver_sql("INSERT INTO tenant (id, name) VALUES ('proj_a', 'a')")
         await connection.exec_driver_sql(
             "INSERT INTO idempotent_request (tenant_id, key_hash, body_hash, request_id, instance_id, expires_at)"
-            " SELECT 'proj_a', sha256(n::text::bytea), sha256(''), 'req', 'run', now() + (n - 3) * interval '1 hour'"
+            " SELECT 'proj_a', sha256(n::text::bytea), sha256(''), 'req', 'run', now() + (n - 2.5) * interval '1 hour'"
             " FROM generate_series(0, 5) n"
         )
     async with database.transaction() as connection:
