@@ -106,6 +106,21 @@ class TenancyRepository:
         chain = step.union_all(older)
         return KeyId((await session.scalars(select(chain.c.id).where(chain.c.rotated_from.is_(None)))).one())
 
+    async def first_ids(self, session: ReadSession, key_ids: Sequence[str]) -> list[str]:
+        """For each the first key of its rotations, under which the ledger keeps what it did; itself if unknown."""
+        step = (
+            select(ApiKey.id.label("asked"), ApiKey.tenant_id, ApiKey.id, ApiKey.rotated_from)
+            .where(ApiKey.id.in_(key_ids))
+            .cte("first_ids", recursive=True)
+        )
+        older = select(step.c.asked, ApiKey.tenant_id, ApiKey.id, ApiKey.rotated_from).where(
+            ApiKey.tenant_id == step.c.tenant_id, ApiKey.id == step.c.rotated_from
+        )
+        chain = step.union_all(older)
+        rows = await session.execute(select(chain.c.asked, chain.c.id).where(chain.c.rotated_from.is_(None)))
+        firsts = {row.asked: row.id for row in rows}
+        return [firsts.get(key_id, key_id) for key_id in key_ids]
+
     async def limits_of_key(
         self, session: ReadSession, tenant_id: TenantId, lineage_id: KeyId
     ) -> tuple[ScopedLimits, ...]:

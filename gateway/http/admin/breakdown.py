@@ -5,6 +5,7 @@ OpenAI's buckets cannot rank, so this is our own resource. Of one dimension at a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from gateway.errors import InvalidValue
 from gateway.http.admin.common import AdminParts, Json, json_answer, only_tenant, visible
-from gateway.http.admin.usage_query import Ids, TimeParams, UnixTime, range_of, sums_json
+from gateway.http.admin.usage_query import Ids, TimeParams, UnixTime, first_keys, range_of, sums_json
 from gateway.ledger.buckets import minutes_of
 from gateway.ledger.repository.usage import Order, StoredDimension, UsageFilter, UsageReader, UsageSums
 from gateway.ledger.types import SettlementStatus
@@ -69,7 +70,7 @@ class BreakdownRoutes:
             raise InvalidValue("Pools are the operator's.", "pool_id")
         now = max(int(self._p.clock.now().timestamp()), params.start_time)
         range_ = range_of(params, "1m", now)
-        wanted = _filter(request, params)
+        wanted = _filter(request, params, await first_keys(self._p, params.api_key_ids))
         dimension, order = _DIMENSIONS[params.group_by], _ORDERS[params.order_by]
         limit, other = params.limit, _other_range(params, *range_)
         async with self._p.database.read() as session:
@@ -114,10 +115,10 @@ def _other_range(params: BreakdownParams, start: int, end: int) -> tuple[int, in
     return minutes_of(first, last)
 
 
-def _filter(request: Request, params: BreakdownParams) -> UsageFilter:
+def _filter(request: Request, params: BreakdownParams, key_ids: Sequence[str] | None) -> UsageFilter:
     return UsageFilter(
         tenant_ids=visible(request, params.project_ids),
-        key_ids=params.api_key_ids or None,
+        key_ids=key_ids,
         served_models=params.models or None,
         pool_ids=params.pool_ids or None,
         request_classes=params.classes or None,

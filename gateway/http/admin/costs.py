@@ -19,7 +19,7 @@ from pydantic import Field
 
 from gateway.errors import InvalidValue
 from gateway.http.admin.common import AdminParts, Json, visible
-from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
+from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages, first_keys
 from gateway.ledger.repository.usage import COST_SUMS, Dimension, SumName, UsageFilter, UsageRow, UsageSums
 from gateway.money import decimal_usd
 
@@ -53,6 +53,7 @@ class CostParams(RangeParams):
 
 class CostRoutes:
     def __init__(self, parts: AdminParts) -> None:
+        self._p = parts
         self._pages = UsagePages(parts)
 
     def register(self, router: APIRouter) -> None:
@@ -62,7 +63,7 @@ class CostRoutes:
         lines = [_line(item) for item in params.line_items]
         wanted = UsageFilter(
             tenant_ids=visible(request, params.project_ids),
-            key_ids=params.api_key_ids or None,
+            key_ids=await first_keys(self._p, params.api_key_ids),
             served_models=[model for model, _ in lines] or None,
         )
         fields = [name for name in _DIMENSIONS if name in params.group_by]

@@ -6,6 +6,7 @@ time. A tenant's key sees its own requests and nothing of the machinery behind t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from pydantic import Field
 from gateway.errors import InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, Json, Params, json_answer, only_tenant, unix
 from gateway.http.admin.cursor import cursor_of, cursor_text
-from gateway.http.admin.usage_query import UnixTime
+from gateway.http.admin.usage_query import UnixTime, first_keys
 from gateway.ledger.models import UsageEvent
 from gateway.ledger.repository.request_detail import (
     AttemptView,
@@ -66,8 +67,11 @@ class RequestRoutes:
         if own is not None and params.pool_id is not None:
             raise InvalidValue("Pools are the operator's.", "pool_id")
         before = _before(params.page)
+        wanted = _filter(
+            params, own, await first_keys(self._p, [params.api_key_id] if params.api_key_id else [])
+        )
         async with self._p.database.read() as session:
-            page = await self._reader.page(session, _filter(params, own), before, params.limit)
+            page = await self._reader.page(session, wanted, before, params.limit)
             data = [
                 _line(event, page.corrections_nanousd.get(event.request_id, 0), own is None)
                 for event in page.events
@@ -83,10 +87,10 @@ class RequestRoutes:
         return _detail(found, own is None)
 
 
-def _filter(params: RequestParams, own: str | None) -> RequestFilter:
+def _filter(params: RequestParams, own: str | None, key_ids: Sequence[str] | None) -> RequestFilter:
     return RequestFilter(
         tenant_id=own or params.project_id,
-        key_id=params.api_key_id,
+        key_id=key_ids[0] if key_ids is not None else None,
         user_ref=params.user_id,
         served_model=params.model,
         pool_id=params.pool_id,

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from gateway.errors import InvalidValue
 from gateway.http.admin.common import AdminParts, Json, visible
-from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages
+from gateway.http.admin.usage_query import Ids, RangeParams, UsagePages, first_keys
 from gateway.ledger.buckets import Width
 from gateway.ledger.repository.usage import TOKEN_SUMS, Dimension, UsageFilter, UsageRow, UsageSums
 
@@ -59,6 +59,7 @@ class EmbeddingsParams(UsageParams):
 
 class UsageRoutes:
     def __init__(self, parts: AdminParts) -> None:
+        self._p = parts
         self._pages = UsagePages(parts)
 
     def register(self, router: APIRouter) -> None:
@@ -66,11 +67,13 @@ class UsageRoutes:
         router.add_api_route("/usage/embeddings", self.embeddings, methods=["GET"])
 
     async def completions(self, request: Request, params: Annotated[CompletionsParams, Query()]) -> Response:
-        wanted = _filter(request, params, is_embeddings=False, is_batch=params.batch)
+        key_ids = await first_keys(self._p, params.api_key_ids)
+        wanted = _filter(request, params, key_ids, is_embeddings=False, is_batch=params.batch)
         return await self._answer(params, wanted, params.group_by, get_args(CompletionsField), _completions)
 
     async def embeddings(self, request: Request, params: Annotated[EmbeddingsParams, Query()]) -> Response:
-        wanted = _filter(request, params, is_embeddings=True)
+        key_ids = await first_keys(self._p, params.api_key_ids)
+        wanted = _filter(request, params, key_ids, is_embeddings=True)
         return await self._answer(params, wanted, params.group_by, get_args(EmbeddingsField), _embeddings)
 
     async def _answer(
@@ -106,11 +109,16 @@ class UsageRoutes:
 
 
 def _filter(
-    request: Request, params: UsageParams, is_embeddings: bool, is_batch: bool | None = None
+    request: Request,
+    params: UsageParams,
+    key_ids: Sequence[str] | None,
+    *,
+    is_embeddings: bool,
+    is_batch: bool | None = None,
 ) -> UsageFilter:
     return UsageFilter(
         tenant_ids=visible(request, params.project_ids),
-        key_ids=params.api_key_ids or None,
+        key_ids=key_ids,
         user_refs=params.user_ids or None,
         served_models=params.models or None,
         is_batch=is_batch,

@@ -24,6 +24,7 @@ from gateway.ledger.repository.usage import (
     UsageSums,
     needs_events,
 )
+from gateway.tenancy.repository import TenancyRepository
 
 __all__ = [
     "Ids",
@@ -32,6 +33,7 @@ __all__ = [
     "TimeParams",
     "UnixTime",
     "UsagePages",
+    "first_keys",
     "fitting",
     "range_of",
     "sums_json",
@@ -118,6 +120,14 @@ class UsagePages:
             for bucket in page.buckets
         ]
         return json_answer(_page(data, page.next_start))
+
+
+async def first_keys(parts: AdminParts, key_ids: Sequence[str]) -> Sequence[str] | None:
+    """What a rotated key did is kept under the first key of its rotations. None when no key was asked for."""
+    if not key_ids:
+        return None
+    async with parts.database.read() as session:
+        return await TenancyRepository().first_ids(session, key_ids)
 
 
 def range_of(params: TimeParams, width: Width, now: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from gateway.http.admin.common import AdminParts, Json, Params, json_answer, visible
-from gateway.http.admin.usage_query import Ids, sums_json
+from gateway.http.admin.usage_query import Ids, first_keys, sums_json
 from gateway.ledger.buckets import WIDTH_S, bucket_page, minutes_of
 from gateway.ledger.repository.usage import SHOWN_SUMS, UsageFilter, UsageReader, UsageSums
 
@@ -45,7 +45,7 @@ class UsualRoutes:
         start, end = minutes_of(now // WIDTH_S["1d"] * WIDTH_S["1d"], now + 1)
         wanted = UsageFilter(
             tenant_ids=visible(request, params.project_ids),
-            key_ids=params.api_key_ids or None,
+            key_ids=await first_keys(self._p, params.api_key_ids),
             served_models=params.models or None,
         )
         async with self._p.database.read() as session:

@@ -19,10 +19,8 @@ from tests.e2e.chaos.cluster import Cluster, Process, until_ok
 ENGINE_POINTS: tuple[str, ...] = get_args(EnginePoint)
 WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "delivery.sent")
 SPOOL_POINTS = ("spool.replaying", "spool.applied")
-# Not on the money's path: tests/gateway/alerts/test_delivery_death.py kills there.
-ALERT_POINTS = ("delivery.sent",)
 GATEWAY_POINTS = tuple(
-    point for point in get_args(GatewayPoint) if point not in (*WORKER_POINTS, *SPOOL_POINTS, *ALERT_POINTS)
+    point for point in get_args(GatewayPoint) if point not in (*WORKER_POINTS, *SPOOL_POINTS)
 )
 POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 
