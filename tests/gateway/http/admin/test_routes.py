@@ -7,7 +7,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.harness import PRICES, Gateway
+from tests.fakes.engine import FakeEngine
+from tests.harness import PRICES, SERVED, Gateway
 
 SPEC = {"model": "/models/m.gguf", "served_names": ["m"]}
 
@@ -75,3 +76,15 @@ async def test_the_database_refuses_a_route_whose_price_is_still_to_come(gateway
         await gateway.sql(
             "INSERT INTO route (id, served_model, pool_id, sku) SELECT 'r', 'm', id, 's' FROM pool"
         )
+
+
+async def test_who_asks_for_no_maximum_gets_the_routes(gateway: Gateway, engine: FakeEngine) -> None:
+    """The engine is told, so that it cannot exceed the hold; a caller's own maximum may be above it."""
+    pool_id = await gateway.pool(engine)
+    await gateway.route(pool_id, default_max_output=7)
+    tenant = await gateway.tenant()
+    await gateway.refresh()
+    ask: dict[str, Any] = {"model": SERVED, "messages": [{"role": "user", "content": "hi"}]}
+    for body in (ask, ask | {"max_tokens": 9}):
+        assert (await gateway.request("POST", "/v1/chat/completions", body, tenant.key)).status == 200
+    assert [seen.headers["x-max-output-tokens"] for seen in engine.requests] == ["7", "9"]
