@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, func, insert, literal, or_, select, update
+from sqlalchemy import Select, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
@@ -21,7 +21,6 @@ __all__ = ["AdminKeyRow", "KeyRow", "TenancyRepository"]
 
 _BOOTSTRAP_LOCK = 7_466_011_208_423_518
 _LIMIT_FIELDS = tuple(LimitSet.__slots__)
-_LINEAGE_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +93,14 @@ class TenancyRepository:
     async def lineage_id(
         self, session: ReadSession | WriteSession, tenant_id: TenantId, key_id: KeyId
     ) -> KeyId:
-        """The first key of the rotations that led to this one."""
+        """The first key of the rotations that led to this one, however many: a key may be rotated each hour."""
         step = (
-            select(ApiKey.id, ApiKey.rotated_from, literal(1).label("depth"))
+            select(ApiKey.id, ApiKey.rotated_from)
             .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id)
             .cte("lineage", recursive=True)
         )
-        older = select(ApiKey.id, ApiKey.rotated_from, step.c.depth + 1).where(
-            ApiKey.tenant_id == tenant_id, ApiKey.id == step.c.rotated_from, step.c.depth < _LINEAGE_MAX
+        older = select(ApiKey.id, ApiKey.rotated_from).where(
+            ApiKey.tenant_id == tenant_id, ApiKey.id == step.c.rotated_from
         )
         chain = step.union_all(older)
         return KeyId((await session.scalars(select(chain.c.id).where(chain.c.rotated_from.is_(None)))).one())

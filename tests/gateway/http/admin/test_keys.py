@@ -61,3 +61,22 @@ async def test_a_rotated_key_finds_what_it_did(gateway: Gateway, engine: FakeEng
             page = await gateway.admin("GET", f"/{kind}?start_time={today}&api_key_ids={key_id}")
             assert sum(len(bucket["results"]) for bucket in page["data"]) == 1, kind
     assert (await gateway.admin("GET", "/requests?api_key_id=key_none"))["data"] == []
+
+
+async def test_a_key_that_was_rotated_a_thousand_times_still_works(
+    gateway: Gateway, engine: FakeEngine
+) -> None:
+    tenant = await gateway.serve(engine)
+    await gateway.sql(
+        "INSERT INTO api_key (tenant_id, id, name, public_id, secret_hmac, pepper_id, rotated_from)"
+        " SELECT tenant_id, 'key_' || n, name, 'public' || n, secret_hmac, pepper_id,"
+        " CASE n WHEN 1 THEN id ELSE 'key_' || n - 1 END FROM api_key, generate_series(1, 1200) n WHERE id = $1",
+        tenant.key_id,
+    )
+    body = {"grace_s": 0, "idempotency_key": "once more"}
+    made = await gateway.admin("POST", f"/projects/{tenant.id}/api_keys/key_1200/rotate", body)
+    await gateway.refresh()
+    ask = {"model": SERVED, "messages": [{"role": "user", "content": "hi"}]}
+    assert (await gateway.request("POST", "/v1/chat/completions", ask, made["value"])).status == 200
+    [event] = await gateway.events(1)
+    assert event["key_id"] == tenant.key_id
