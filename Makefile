@@ -1,4 +1,5 @@
-# install · run · check · test · bench · sim: the same commands here and in CI. Needs python3 (3.11 or newer) and nothing running.
+# install · run · check · test · bench · sim · chaos: the same commands here and in CI.
+# Needs python3 (3.11 or newer) and nothing running.
 
 PYTHON ?= python3
 VENV := .venv

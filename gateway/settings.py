@@ -70,7 +70,7 @@ class DatabaseSettings(_Group):
     owner_url: SecretStr | None = None
     """The owner's role, for migrations and partitions; the application's when not set."""
     pool_size: int = Field(default=8, ge=1, le=200)
-    """A gateway opens at most this many connections and four for its ledger and its feed; a worker four."""
+    """A gateway opens at most this many connections and six for its ledger and its feed; docs/database.md adds all up."""
     connect_timeout_s: float = Field(default=3.0, gt=0)
     statement_timeout_s: float = Field(default=10.0, gt=0)
     ssl_ca_file: Path | None = None

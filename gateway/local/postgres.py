@@ -238,7 +238,7 @@ def _wheel_directory() -> Path | None:
 
 
 def _copy_wheel(directory: Path) -> Path:
-    """A copy of the wheel's tree where an unprivileged account can run it (a venv under /root cannot)."""
+    """A copy of the wheel's tree where an unprivileged account can run it (one in root's home cannot)."""
     package = directory.parent.parent
     stamp = hashlib.sha256(f"{package}{(directory / 'postgres').stat().st_mtime_ns}".encode()).hexdigest()[
         :12

@@ -20,7 +20,7 @@ from gateway.pool.plan import PoolView, ReplicaState, ReplicaView
 from gateway.pool.process import ProcessMark
 from gateway.pool.spec import EngineSpec
 
-__all__ = ["Lease", "LeaseLost", "PoolRepository"]
+__all__ = ["Lease", "LeaseLost", "PoolRepository", "ReplicaCondition"]
 
 LEASE_S = 15.0
 _GONE = "stopped"
@@ -37,6 +37,21 @@ class Lease:
     node: str
     owner: str
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCondition:
+    """How a replica is, for a person who waits for it."""
+
+    pool_id: PoolId
+    id: ReplicaId
+    node: str
+    url: str | None
+    state: str
+    restarts: int
+    """In a row, without having been stable between them."""
+    last_error: str | None
+    ready_at: datetime | None
 
 
 class PoolRepository:
@@ -128,6 +143,25 @@ class PoolRepository:
             select(Replica).where(Replica.node == node, Replica.state != _GONE).order_by(Replica.id)
         )
         return [_view(row) for row in rows]
+
+    async def conditions(self, session: ReadSession, pool_ids: Sequence[PoolId]) -> list[ReplicaCondition]:
+        """On all nodes, oldest first; those that are stopped for good are left out."""
+        rows = await session.scalars(
+            select(Replica).where(Replica.pool_id.in_(pool_ids), Replica.state != _GONE).order_by(Replica.id)
+        )
+        return [
+            ReplicaCondition(
+                pool_id=PoolId(row.pool_id),
+                id=ReplicaId(row.id),
+                node=row.node,
+                url=row.url,
+                state=row.state,
+                restarts=row.restarts,
+                last_error=row.last_error,
+                ready_at=row.ready_at,
+            )
+            for row in rows
+        ]
 
     async def create(self, session: WriteSession, lease: Lease, fresh_id: ReplicaId, pool: PoolView) -> None:
         """One more replica: the last stopped one again, with its address and journal, else a new row."""

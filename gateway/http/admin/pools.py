@@ -1,17 +1,19 @@
-"""Pools: the engines that should run. The supervisor makes it so; here their specification is written."""
+"""Pools: the engines that should run. The supervisor makes it so; here their specification is written, and how far it is
+can be read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 
 from gateway.errors import Conflict, InvalidValue, NotFound
-from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record
+from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 from gateway.ids import PoolId, TenantId
 from gateway.pool.plan import PoolView
-from gateway.pool.repository import PoolRepository
+from gateway.pool.repository import PoolRepository, ReplicaCondition
 from gateway.pool.spec import EngineSpec
 from gateway.routing.repository import RoutingRepository
 
@@ -58,16 +60,18 @@ class PoolRoutes:
         """Newest first. There are few pools, and their supervisors read all of them anyway."""
         async with self._p.database.read() as session:
             rows = await self._pools.pools(session)
-        rows = sorted(rows, key=lambda row: row.id, reverse=True)
-        shown = [_pool(row) for row in rows if after is None or row.id < after]
-        return page_of(shown[: limit + 1], limit)
+            rows = sorted(rows, key=lambda row: row.id, reverse=True)
+            shown = [row for row in rows if after is None or row.id < after][: limit + 1]
+            replicas = await self._pools.conditions(session, [row.id for row in shown])
+        return page_of([_pool(row, replicas) for row in shown], limit)
 
     async def retrieve(self, pool_id: str) -> Json:
         async with self._p.database.read() as session:
             rows = await self._pools.pools(session)
+            replicas = await self._pools.conditions(session, [PoolId(pool_id)])
         for row in rows:
             if row.id == pool_id:
-                return _pool(row)
+                return _pool(row, replicas)
         raise NotFound("No such pool.")
 
     async def update(self, request: Request, pool_id: str, body: PoolStateBody) -> Json:
@@ -79,7 +83,7 @@ class PoolRoutes:
         return await self.retrieve(pool_id)
 
 
-def _pool(view: PoolView) -> Json:
+def _pool(view: PoolView, replicas: Sequence[ReplicaCondition]) -> Json:
     return {
         "object": "organization.pool",
         "id": view.id,
@@ -87,4 +91,18 @@ def _pool(view: PoolView) -> Json:
         "spec": view.spec.model_dump(mode="json", exclude_defaults=True),
         "generation": view.generation,
         "desired_state": "running" if view.wanted else "stopped",
+        "replicas": [_replica(replica) for replica in replicas if replica.pool_id == view.id],
+    }
+
+
+def _replica(condition: ReplicaCondition) -> Json:
+    return {
+        "object": "organization.pool.replica",
+        "id": condition.id,
+        "node": condition.node,
+        "url": condition.url,
+        "state": condition.state,
+        "restarts": condition.restarts,
+        "last_error": condition.last_error,
+        "ready_at": unix(condition.ready_at),
     }
