@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 
@@ -21,10 +23,20 @@ from gateway.settings import Settings
 from gateway.tenancy import Peppers
 from gateway.tenancy.bootstrap import bootstrap
 
-__all__ = ["bootstrap_admin", "listening_socket", "serve_gateway", "serve_worker", "supervise"]
+__all__ = [
+    "bootstrap_admin",
+    "listening_socket",
+    "serve_gateway",
+    "serve_worker",
+    "server_config",
+    "supervise",
+]
 
 BACKLOG = 2048
 STALLED_PEER_S = 120
+IDLE_CONNECTION_S = 75
+"""Longer than clients keep theirs (httpx 5 s, aiohttp 15 s): who closes first must be the client, or a request that is
+just being sent meets a closed connection."""
 NOT_STARTED = 3
 
 
@@ -35,7 +47,16 @@ def serve_gateway(settings: Settings) -> None:
     app = create_app(settings)
     serve_metrics(app.metrics, settings.server)
     asyncio.run(_refuse_old_schema(settings))
-    config = uvicorn.Config(
+    config = server_config(app, settings)
+    server = uvicorn.Server(config)
+    _keep_imports()
+    server.run(sockets=[listening_socket(config)])
+    if not server.started:
+        sys.exit(NOT_STARTED)
+
+
+def server_config(app: Callable[..., Any], settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         host=settings.server.host,
         port=settings.server.port,
@@ -48,13 +69,9 @@ def serve_gateway(settings: Settings) -> None:
         server_header=False,
         proxy_headers=False,  # the edge reads forwarded addresses itself, from trusted proxies only
         backlog=BACKLOG,
+        timeout_keep_alive=IDLE_CONNECTION_S,
         timeout_graceful_shutdown=round(settings.server.drain_timeout_s),
     )
-    server = uvicorn.Server(config)
-    _keep_imports()
-    server.run(sockets=[listening_socket(config)])
-    if not server.started:
-        sys.exit(NOT_STARTED)
 
 
 def _keep_imports() -> None:

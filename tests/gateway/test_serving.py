@@ -8,13 +8,14 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 import uvicorn
 
 from gateway.pool.process import free_port
-from gateway.serving import STALLED_PEER_S, listening_socket, serve_gateway
+from gateway.serving import STALLED_PEER_S, listening_socket, serve_gateway, server_config
 from gateway.settings import Settings
 
 
@@ -103,3 +104,26 @@ def test_connections_do_not_outlive_a_peer_that_reads_nothing() -> None:
         with socket.create_connection(listener.getsockname()) as _, listener.accept()[0] as accepted:
             timeout_ms = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert timeout_ms == STALLED_PEER_S * 1000
+
+
+async def test_an_idle_connection_outlives_what_clients_keep_theirs_for() -> None:
+    """httpx, and so the OpenAI SDK, lets go after 5 s; a server that did so first would reset its next request."""
+    config = server_config(_hello, Settings())
+    config.lifespan, config.timeout_graceful_shutdown = "off", 1
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            await reader.readuntil(b"hello")
+            await asyncio.sleep(5.5)
+        server.should_exit = True
+        writer.close()
+        await running
+
+
+async def _hello(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
