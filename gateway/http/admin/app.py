@@ -29,7 +29,7 @@ from gateway.http.admin.allowances import AllowanceRoutes
 from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budget_alerts import BudgetAlertRoutes
 from gateway.http.admin.budgets import BudgetRoutes
-from gateway.http.admin.common import AdminParts, plain_arrays
+from gateway.http.admin.common import AdminParts, Json, plain_arrays
 from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.entries import EntryRoutes
 from gateway.http.admin.events import EventRoutes
@@ -56,6 +56,21 @@ __all__ = ["AdminParts", "create_admin"]
 
 PREFIX = "/v1/organization"
 READABLE = re.compile(rf"{PREFIX}/(usage/[a-z_]+|costs|requests(/[^/]+)?)")
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string"},
+        "type": {"type": "string"},
+        "param": {"type": ["string", "null"]},
+        "code": {"type": ["string", "null"]},
+    },
+    "required": ["message", "type", "param", "code"],
+}
+_REFUSED = {"type": "object", "properties": {"error": _ERROR}, "required": ["error"]}
+_RESPONSES: dict[int | str, Json] = {
+    "4XX": {"description": "Refused", "content": {"application/json": {"schema": _REFUSED}}}
+}
+"""In the description, in place of the framework's own 422, which nobody is ever answered."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (
     ProjectRoutes,
@@ -141,7 +156,7 @@ def _application(parts: AdminParts) -> FastAPI:
         title="Tollway admin API", openapi_url=f"{PREFIX}/openapi.json", docs_url=None, redoc_url=None
     )
     for resource in RESOURCES:
-        router = APIRouter(prefix=PREFIX)
+        router = APIRouter(prefix=PREFIX, responses=_RESPONSES)
         resource(parts).register(router)
         app.include_router(router)
     app.add_exception_handler(GatewayError, _render)

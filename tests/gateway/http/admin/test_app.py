@@ -40,6 +40,17 @@ async def test_the_door(gateway: Gateway) -> None:
             assert set((await answer.json())["error"]) == {"message", "type", "param", "code"}
 
 
+async def test_the_description_shows_the_errors_that_are_answered(gateway: Gateway) -> None:
+    document = await gateway.admin("GET", "/openapi.json")
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert operations
+    for operation in operations:
+        assert set(operation["responses"]) == {"200", "4XX"}, operation["operationId"]
+    shown = operations[0]["responses"]["4XX"]["content"]["application/json"]["schema"]["properties"]["error"]
+    refused = await gateway.admin("POST", "/projects", {}, 400)
+    assert set(refused["error"]) == set(shown["properties"])
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
