@@ -15,7 +15,6 @@ from gateway.ledger.types import BudgetKey, Hold, Take
 from tests.gateway.books import Books
 from tests.gateway.ledger.builders import reservation
 
-NOW = datetime.now(UTC)
 TAKES = (Take("b1", "2026-11", 7), Take("b2", "prepaid", 7))
 
 
@@ -29,7 +28,8 @@ def hold(name: str = "req_1", expires_in_s: int = 600) -> Hold:
         estimated_prompt_tokens=9,
         endpoint="completions",
     )
-    return Hold(asked, 7, TAKES, NOW, NOW + timedelta(seconds=expires_in_s))
+    now = datetime.now(UTC)
+    return Hold(asked, 7, TAKES, now, now + timedelta(seconds=expires_in_s))
 
 
 async def _insert(books: Books, *holds: Hold) -> None:
@@ -83,8 +83,8 @@ async def test_batches_that_wait_for_a_row_see_what_it_has_become(books: Books) 
 @pytest.mark.parametrize(
     ("change", "is_orphaned"),
     [
-        ("UPDATE gateway_instance SET heartbeat_at = now() - interval '29 seconds'", False),
-        ("UPDATE gateway_instance SET heartbeat_at = now() - interval '31 seconds'", True),
+        ("UPDATE gateway_instance SET heartbeat_at = now() - interval '10 seconds'", False),
+        ("UPDATE gateway_instance SET heartbeat_at = now() - interval '40 seconds'", True),
         ("UPDATE gateway_instance SET stopped_at = now()", True),
         ("DELETE FROM gateway_instance", True),
         ("UPDATE hold SET expires_at = now() - interval '1 second'", True),

@@ -13,13 +13,13 @@ from gateway.ledger.types import BudgetKey, Hold, Take
 from tests.gateway.books import Books
 from tests.gateway.ledger.builders import reservation
 
-NOW = datetime.now(UTC)
 KEYS = (BudgetKey("b1", "2026-11"), BudgetKey("b2", "prepaid"))
 
 
 async def _lease(books: Books, name: str, run: str = "run_1", lasts_s: int = 600) -> None:
     takes = tuple(Take(*key, amount_nanousd=10) for key in KEYS)
-    hold = Hold(reservation(name), 10, takes, NOW, NOW + timedelta(seconds=lasts_s), is_lease=True)
+    now = datetime.now(UTC)
+    hold = Hold(reservation(name), 10, takes, now, now + timedelta(seconds=lasts_s), is_lease=True)
     async with books.database.transaction() as connection:
         await create_rows(connection, KEYS)
         await beat(connection, run, "gw-1")
