@@ -39,9 +39,10 @@ async def _insert(books: Books, *holds: Hold) -> None:
 
 
 async def test_a_hold_comes_back_as_it_was_written(books: Books) -> None:
-    await _insert(books, hold())
+    written = hold()
+    await _insert(books, written)
     async with books.database.transaction() as connection:
-        assert await holds_of(connection, [RequestId("req_1"), RequestId("req_2")]) == {"req_1": hold()}
+        assert await holds_of(connection, [RequestId("req_1"), RequestId("req_2")]) == {"req_1": written}
 
 
 KEY = BudgetKey("b1", "2026-11")
