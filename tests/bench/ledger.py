@@ -1,4 +1,4 @@
-"""How fast the ledger is with everything on one budget: `python -m tests.bench.ledger [--seconds 5] [--callers 32]`.
+"""How fast the ledger is with everything on one budget: `python -m tests.bench.ledger [--seconds 5] [--callers 10]`.
 
 Starts a durable Postgres of its own (or takes --url), then measures in one run, in slices that alternate so that a busy
 machine slows all of them alike: a bare commit, a bare group-committed INSERT of the rows that a settlement writes, and
@@ -36,7 +36,7 @@ from gateway.settings import DatabaseSettings, LedgerSettings
 from tests.gateway.ledger.builders import reservation, settlement
 
 GATEWAYS = 2
-CALLERS = 32
+CALLERS = 10
 BATCH = 64
 SLICES = 10
 
