@@ -13,6 +13,8 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from gateway.local.failure import LocalError
 from gateway.pool.process import ProcessMark, marked_processes
 
@@ -51,6 +53,18 @@ class Part:
         """Raise PartFailed if it is no longer being kept."""
         if self.keeper is not None and self.keeper.done() and not self._stopping.is_set():
             self.keeper.result()
+
+    def listens_on(self, port: int) -> bool:
+        """Whether this part's own process holds the port: another one may have taken it first, and answer there."""
+        if self._process is None:
+            return False
+        try:
+            held = psutil.Process(self._process.pid).net_connections("tcp")
+        except psutil.NoSuchProcess:
+            return False
+        except psutil.AccessDenied:
+            return True  # nobody will tell; what answers is taken for it
+        return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in held)
 
     async def stop(self, timeout_s: float) -> None:
         """SIGTERM, and SIGKILL to its whole session when that takes too long."""

@@ -113,7 +113,7 @@ class _Start:
             await self._machine.start_part("gateway", port=port)
             await self._machine.start_part("worker")
             engine_url = await self._engine(database)
-            await self._gateway()
+            await self._gateway(port)
             await self._keys(database, engine_url)
             if self._options.with_demo:
                 await self._demo(database)
@@ -183,16 +183,17 @@ class _Start:
                             raise LocalError(f"the engine does not start ({replica.last_error}); see {log}")
                     await asyncio.sleep(_POLL_S)
 
-    async def _gateway(self) -> None:
+    async def _gateway(self, port: int) -> None:
         with self._screen.step("Gateway") as step:
             step.say(self._base_url)
             ready = self._base_url.removesuffix("/v1") + "/readyz"
+            part = self._machine.parts["gateway"]
             async with _at_most(READY_S, "the gateway is not ready"), aiohttp.ClientSession() as client:
                 while True:
                     self._check_parts()
                     try:
                         async with client.get(ready) as answer:
-                            if answer.status == 200:
+                            if answer.status == 200 and part.listens_on(port):
                                 break
                     except aiohttp.ClientError:
                         step.say("starting")

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.local.demo import Environment
 from gateway.local.parts import HOME_MARK, PART_MARK
 from gateway.pool.local import HOME_MARK as ENGINE_MARK
-from gateway.pool.process import ProcessMark, marked_processes
+from gateway.pool.process import ProcessMark, free_port, marked_processes
 from tests.models import write_tiny_gemma3
 
 START_S = 240
@@ -34,6 +34,7 @@ class Stack:
 
     def __init__(self, home: Path, model: Path) -> None:
         self.home, self.model = home, model
+        self.port = free_port()  # two stacks that look for a free one at the same time may find the same
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *flags: str) -> str:
@@ -57,6 +58,8 @@ class Stack:
             str(self.home),
             "--model",
             str(self.model),
+            "--port",
+            str(self.port),
         ]
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith(("DATABASE_", "REDIS_"))

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.local.parts import HOME_MARK, PART_MARK, Part, PartFailed, end_orphans
-from gateway.pool.process import ProcessMark, marked_processes
+from gateway.pool.process import ProcessMark, free_port, marked_processes
 
 LOOP = "echo started; while :; do sleep 0.1; done"
 
@@ -94,3 +95,18 @@ async def test_orphans_of_this_home_are_ended_and_no_others(tmp_path: Path) -> N
     assert len(_leaders(theirs)) == 1
     assert await end_orphans(theirs) == ["gateway"]
     assert await end_orphans(theirs) == []
+
+
+async def test_a_port_is_a_parts_only_if_its_own_process_holds_it(tmp_path: Path) -> None:
+    """Another installation may have taken the port meanwhile, and answer there as well as ours would."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken, free = other.getsockname()[1], free_port()
+        listen = f"import socket, time; kept = socket.create_server(('127.0.0.1', {free})); time.sleep(60)"
+        part = Part("part", (sys.executable, "-c", listen), os.environ, tmp_path)
+        assert not part.listens_on(free)
+        await part.start()
+        try:
+            await _until(lambda: part.listens_on(free))
+            assert not part.listens_on(taken)
+        finally:
+            await part.stop(5)
