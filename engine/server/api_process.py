@@ -87,7 +87,7 @@ class ApiProcess:
         self._drain: asyncio.Task[None] | None = None
         self._status = 0
         self.services = build_services(
-            spec.config, spec.worker, self._run_dir, request_drain=lambda: self._tell(DrainWanted())
+            spec.config, spec.worker, self._run_dir, request_drain=self._request_drain
         )
         self._server = _Server(
             uvicorn.Config(
@@ -166,6 +166,11 @@ class ApiProcess:
                 self._start_drain()
             case ApiSpec():
                 raise AssertionError("the specification comes once")
+
+    def _request_drain(self) -> None:
+        """For the whole engine; this process begins at once, so that who asked finds it draining."""
+        self._tell(DrainWanted())
+        self._start_drain()
 
     def _start_drain(self) -> None:
         if self._drain is None:
