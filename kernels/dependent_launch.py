@@ -4,9 +4,8 @@ Place in the path: the kernels of a decode step → here. Knows no kernel. A dec
 between which the memory would stand idle for 2 to 5 µs each. A kernel launched with `pdl_options` may begin as soon as
 every program of the one in front has called `launch_dependents`, and must call `wait_for_front` before it touches
 anything that the step computes: after it, all earlier kernels are complete and their stores visible. Before it, a
-kernel may read what no kernel of the step writes: weights, the first of them into registers, or with `prefetch` into
-the second-level cache. (Prefetching did not pay in the bf16 products, which lost up to a fifth: the requests come while
-the kernel in front still needs the memory.)
+kernel may read what no kernel of the step writes: weights, the first of them into registers. (Prefetching more of them
+into the second-level cache lost up to a fifth: the requests come while the kernel in front still needs the memory.)
 
 Every kernel launched with `pdl_options` must wait in every program: what comes after it relies on that. Kernels that
 hold much of a multiprocessor launch their dependents after their own wait, so that no more than two such kernels
@@ -19,20 +18,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["launch_dependents", "lines_ahead", "pdl_options", "prefetch", "wait_for_front"]
-
-_LINE_BYTES = 128
+__all__ = ["launch_dependents", "pdl_options", "wait_for_front"]
 
 
 def pdl_options(tensor: Tensor) -> dict[str, bool]:
     """Launch options for a kernel over `tensor`: none where Triton interprets."""
     return {"launch_pdl": True} if tensor.is_cuda else {}
-
-
-def lines_ahead(columns: int, weight: Tensor) -> int:
-    """How many lines `prefetch` asks for so that `columns` columns of a row of `weight` come early."""
-    lines = triton.cdiv(columns * weight.element_size(), _LINE_BYTES)
-    return triton.next_power_of_2(lines) if lines else 0
 
 
 @triton.jit
@@ -45,16 +36,3 @@ def wait_for_front(PDL: tl.constexpr):
 def launch_dependents(PDL: tl.constexpr):
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-
-
-@triton.jit
-def prefetch(rows, first, end, LINES: tl.constexpr, PDL: tl.constexpr):
-    """Ask for the LINES lines that begin at column `first` of the rows at `rows` (pointers [n, 1]), as far as they
-    begin in front of column `end`, without waiting for them."""
-    if PDL and LINES > 0:
-        columns: tl.constexpr = 1024 // rows.dtype.element_ty.primitive_bitwidth
-        column = tl.minimum(first + tl.arange(0, LINES) * columns, end - 1)
-        at = (rows + column[None, :]).to(tl.int64)
-        tl.inline_asm_elementwise(
-            "{ prefetch.global.L2 [$1]; mov.u32 $0, 0; }", "=r,l", [at], dtype=tl.int32, is_pure=False, pack=1
-        )  # fmt: skip

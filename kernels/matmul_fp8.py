@@ -19,7 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.dependent_launch import launch_dependents, lines_ahead, pdl_options, prefetch, wait_for_front
+from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
+from kernels.split_sum import sum_parts
 
 __all__ = ["Launch", "arrivals", "matmul_fp8", "matmul_fp8_reference", "matmul_fp8_triton"]
 
@@ -40,8 +41,6 @@ class Launch:
     """Programs that share the columns of a tile."""
     warps: int = 4
     stages: int = 4
-    ahead: int = 0
-    """Columns a program asks for before the kernel in front has finished."""
 
 
 def matmul_fp8(
@@ -131,8 +130,8 @@ def matmul_fp8_triton(
     _matmul_fp8[(*tiles, launch.splits)](
         q, scale, weight, weight_scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
         EVEN=columns % (block_columns * launch.splits) == 0, SPLITS=launch.splits, TOKENS=launch.tokens,
-        ROWS=launch.rows, COLUMNS=block_columns, LINES=lines_ahead(launch.ahead, weight), PDL=q.is_cuda, num_warps=launch.warps,
-        num_stages=launch.stages, **pdl_options(q),
+        ROWS=launch.rows, COLUMNS=block_columns, PDL=q.is_cuda, num_warps=launch.warps, num_stages=launch.stages,
+        **pdl_options(q),
     )  # fmt: skip
     return y
 
@@ -148,30 +147,11 @@ def _launch(tokens: int, outputs: int, columns: int, *, may_split: bool) -> Laun
     return Launch(block_tokens, 64, 256, splits, warps=4, stages=4)
 
 
-@triton.jit
-def _sum_parts(acc, partial, arrived, tile, tiles, SPLITS: tl.constexpr):
-    """The sum over a tile's parts, in their order, and whether this program is the one that has it."""
-    size: tl.constexpr = acc.shape[0] * acc.shape[1]
-    inner = tl.arange(0, acc.shape[0])[:, None] * acc.shape[1] + tl.arange(0, acc.shape[1])[None, :]
-    tl.store(partial + (tl.program_id(2) * tiles + tile).to(tl.int64) * size + inner, acc)
-    tl.debug_barrier()  # all of this program's stores come before its arrival
-    last = tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1
-    if last:
-        tl.store(arrived + tile, 0)
-        acc = tl.zeros([acc.shape[0], acc.shape[1]], tl.float32)
-        for number in tl.static_range(SPLITS):
-            # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
-            acc += tl.load(
-                partial + (number * tiles + tile).to(tl.int64) * size + inner, cache_modifier=".cg"
-            )
-    return acc, last
-
-
 @triton.jit(do_not_specialize=["tokens"])
 def _matmul_fp8(
     q, scale, weight, weight_scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
     EVEN: tl.constexpr, SPLITS: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    LINES: tl.constexpr, PDL: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -182,7 +162,6 @@ def _matmul_fp8(
     q_at = q + tl.minimum(token, tokens - 1).to(tl.int64)[:, None] * columns
     w_at = weight + tl.minimum(row, outputs - 1).to(tl.int64)[:, None] * columns
     acc = tl.zeros([ROWS, TOKENS], tl.float32)
-    prefetch(w_at, first, end, LINES, PDL)
     wait_for_front(PDL)
     launch_dependents(PDL)
     for start in tl.range(first, end, COLUMNS):
@@ -194,7 +173,8 @@ def _matmul_fp8(
         acc = tl.dot(w, tl.trans(x), acc)
     if SPLITS > 1:
         tile = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-        acc, last = _sum_parts(acc, partial, arrived, tile, tl.num_programs(0) * tl.num_programs(1), SPLITS)
+        tiles = tl.num_programs(0) * tl.num_programs(1)
+        acc, last = sum_parts(acc, partial, arrived, tile, tl.program_id(2), tiles, SPLITS)
         if not last:
             return
     acc = tl.trans(acc)

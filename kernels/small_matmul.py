@@ -29,6 +29,7 @@ from torch.nn import functional
 
 from kernels import reference
 from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_front
+from kernels.split_sum import sum_parts
 
 __all__ = ["MAX_ROWS", "Tile", "small_matmul", "small_matmul_reference", "small_matmul_triton"]
 
@@ -47,8 +48,6 @@ class Tile:
     """Programs that share the columns of a row."""
     warps: int = 4
     stages: int = 4
-    ahead: int = 0
-    """Columns asked for before the kernel in front has finished, by kernels that do so; this one gains nothing by it."""
 
 
 def small_matmul(
@@ -133,26 +132,6 @@ def small_matmul_triton(
     return y
 
 
-@triton.jit
-def _sum_parts(
-    acc, partial, arrived, tile, part, tiles, TOKENS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr
-):
-    """The sum over a tile's parts, in their order, and whether this program is the one that has it."""
-    inner = tl.arange(0, ROWS)[:, None] * TOKENS + tl.arange(0, TOKENS)[None, :]
-    size: tl.constexpr = ROWS * TOKENS
-    tl.store(partial + (part * tiles + tile).to(tl.int64) * size + inner, acc)
-    tl.debug_barrier()  # all of this program's stores come before its arrival
-    last = tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1
-    if last:
-        tl.store(arrived + tile, 0)
-        acc = tl.zeros([ROWS, TOKENS], tl.float32)
-        for number in tl.static_range(SPLITS):
-            # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
-            at = partial + (number * tiles + tile).to(tl.int64) * size + inner
-            acc += tl.load(at, cache_modifier=".cg")
-    return acc, last
-
-
 @triton.jit(do_not_specialize=["tokens"])
 def _small_matmul(
     x, weight, scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
@@ -189,7 +168,7 @@ def _small_matmul(
         # What follows is short: the next kernel's programs find room and their first weights meanwhile.
         launch_dependents(PDL)
     else:
-        acc, last = _sum_parts(acc, partial, arrived, tile, part, tl.num_programs(0), TOKENS, ROWS, SPLITS)
+        acc, last = sum_parts(acc, partial, arrived, tile, part, tl.num_programs(0), SPLITS)
         if not last:
             return
     there = row < outputs
