@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.core.contract import RowInit
 from engine.messages import SamplingParams, TokenLogprobs
-from engine.runner.row_settings import RowSettings, SettingsError
+from engine.runner.row_settings import RowBook, RowSettings, SettingsError
 from kernels.logit_edits import END_BIT, edit_logits
 from kernels.logprobs import MAX_LOGPROBS, allocate_logprobs, find_logprobs
 from kernels.penalties import penalise_triton
@@ -30,14 +30,14 @@ MAX_EDITS = 2048
 _HOST = torch.device("cpu")
 
 
-class GPUSampler:
+class GPUSampler(RowBook):
     """Settings of every row, the draw, and the log-probabilities of the last step."""
 
     def __init__(
         self, max_rows: int, vocab_size: int, eos_token_ids: tuple[int, ...], device: torch.device
     ) -> None:
+        super().__init__(max_rows)
         self._vocab_size, self._eos_token_ids, self._device = vocab_size, eos_token_ids, device
-        self._rows: list[RowSettings | SettingsError | None] = [None] * max_rows
         self._table = torch.zeros(max_rows, WORDS, dtype=torch.int64, device=device)
         self._allowed = torch.zeros(max_rows, -(-vocab_size // 32), dtype=torch.int32, device=device)
         self._edit_ids = torch.zeros(max_rows, MAX_EDITS, dtype=torch.int32, device=device)
@@ -56,17 +56,6 @@ class GPUSampler:
         index = torch.tensor([[init.row] for init in inits], dtype=torch.int64)
         staged = self._stage(torch.cat((index, lines), dim=1))
         self._table.index_copy_(0, staged[:, 0], staged[:, 1:])
-
-    def clear_row(self, row: int) -> None:
-        self._rows[row] = None
-
-    def errors(self, rows: Sequence[int]) -> dict[int, str]:
-        """Those of the rows that can never sample, and why."""
-        return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], SettingsError)}
-
-    def all_greedy(self, rows: Sequence[int]) -> bool:
-        """Whether these rows want the likeliest token of the plain logits, and nothing else."""
-        return all(entry.is_plain for entry in map(self._settings, rows))
 
     def logprob_counts(self, rows: Sequence[int]) -> dict[int, int]:
         """Place in `rows` → number of alternatives, for those that want log-probabilities."""
@@ -88,10 +77,6 @@ class GPUSampler:
     def logprobs(self, count: int) -> Tensor:
         """[count, 42] int32 on the device: see `to_token_logprobs`. Of the last step, for the rows that asked."""
         return self._logprobs.found[:count]
-
-    def _settings(self, row: int) -> RowSettings:
-        settings = self._rows[row]
-        return settings if isinstance(settings, RowSettings) else RowSettings.plain()
 
     def _take(self, init: RowInit) -> tuple[list[float], list[int]]:
         params = init.sampling

@@ -1,10 +1,11 @@
 """What one row wants of the sampler beyond numbers: token masks and biases, checked against the vocabulary.
 
-Place in the path: `sampler` makes one per `RowInit`. Knows no batch and no other row.
+Place in the path: `sampler` and `gpu_sampler` make one per `RowInit` and keep it in their `RowBook`. Knows no batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -86,6 +87,29 @@ class RowSettings:
             logits[self.bias_ids] += self.bias
         if self.end_tokens is not None and length < self.min_len:
             logits[self.end_tokens] = float("-inf")
+
+
+class RowBook:
+    """What is known of every row's settings; the two samplers keep theirs in it."""
+
+    def __init__(self, max_rows: int) -> None:
+        self._rows: list[RowSettings | SettingsError | None] = [None] * max_rows
+
+    def clear_row(self, row: int) -> None:
+        self._rows[row] = None
+
+    def errors(self, rows: Sequence[int]) -> dict[int, str]:
+        """Those of the rows that can never sample, and why."""
+        return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], SettingsError)}
+
+    def all_greedy(self, rows: Sequence[int]) -> bool:
+        """Whether these rows want the likeliest token of the plain logits, and nothing else."""
+        return all(entry.is_plain for entry in map(self._settings, rows))
+
+    def _settings(self, row: int) -> RowSettings:
+        """A failed row is sampled as a plain greedy one; its token is dropped."""
+        settings = self._rows[row]
+        return settings if isinstance(settings, RowSettings) else RowSettings.plain()
 
 
 def _token_tensor(field: str, token_ids: list[int], vocab_size: int, device: torch.device) -> Tensor | None:

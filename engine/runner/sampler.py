@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.core.contract import StepResult
 from engine.messages import SamplingParams, TokenLogprobs
-from engine.runner.row_settings import RowSettings, SettingsError
+from engine.runner.row_settings import RowBook, RowSettings, SettingsError
 from kernels.peaks import argmax
 from kernels.penalties import apply_penalties
 from kernels.sample import sample
@@ -46,16 +46,16 @@ class Drawn:
     """[P, n]."""
 
 
-class Sampler:
+class Sampler(RowBook):
     """Settings of every row, and the draw."""
 
     def __init__(
         self, max_rows: int, vocab_size: int, eos_token_ids: tuple[int, ...], device: torch.device
     ) -> None:
+        super().__init__(max_rows)
         self._vocab_size = vocab_size
         self._eos_token_ids = eos_token_ids
         self._device = device
-        self._rows: list[RowSettings | SettingsError | None] = [None] * max_rows
         # On the host: a copy to a GPU at every admission would wait for the step that runs there.
         self._floats = torch.zeros(max_rows, 6, dtype=torch.float64)
         self._ints = torch.zeros(max_rows, 3, dtype=torch.int64)
@@ -75,17 +75,6 @@ class Sampler:
         ints = (params.top_k, settings.seed, num_prompt_tokens)
         self._floats[row] = torch.tensor(floats, dtype=torch.float64)
         self._ints[row] = torch.tensor(ints)
-
-    def clear_row(self, row: int) -> None:
-        self._rows[row] = None
-
-    def errors(self, rows: Sequence[int]) -> dict[int, str]:
-        """Those of the rows that can never sample, and why."""
-        return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], SettingsError)}
-
-    def all_greedy(self, rows: Sequence[int]) -> bool:
-        """Whether these rows want the likeliest token of the plain logits, and nothing else."""
-        return all(entry.is_plain for entry in map(self._settings, rows))
 
     def sample(self, logits: Tensor, rows: Sequence[int], lens: Sequence[int], tokens: Tensor) -> Drawn:
         """Choose a token per row. `logits` [S, V] fp32 are overwritten; `lens` count each row's tokens in
@@ -107,11 +96,6 @@ class Sampler:
         counts = tuple(settings[i].num_logprobs or 0 for i in wanted)
         found = _log_probabilities(raw, token_ids[list(wanted)], max(counts))
         return Drawn(kept, wanted, counts, *found)
-
-    def _settings(self, row: int) -> RowSettings:
-        """A failed row is sampled as a plain greedy one; its token is dropped."""
-        settings = self._rows[row]
-        return settings if isinstance(settings, RowSettings) else RowSettings.plain()
 
     def _penalise_and_draw(
         self,
