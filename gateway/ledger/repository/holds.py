@@ -13,7 +13,7 @@ from gateway.ids import KeyId, PoolId, RequestId, RouteId, TenantId
 from gateway.ledger import models
 from gateway.ledger.decide import BudgetRow
 from gateway.ledger.repository.budgets import BudgetLimit
-from gateway.ledger.repository.rows import insert_recordset
+from gateway.ledger.repository.rows import asked_columns, insert_recordset
 from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 
 __all__ = [
@@ -211,18 +211,8 @@ def takes_from_json(document: object) -> tuple[Take, ...]:
 def _row(instance_id: str, hold: Hold) -> dict[str, Any]:
     asked = hold.reservation
     return {
-        "request_id": asked.request_id,
+        **asked_columns(asked),
         "instance_id": instance_id,
-        "tenant_id": asked.tenant_id,
-        "key_id": asked.key_id,
-        "user_ref": asked.user_ref,
-        "served_model": asked.served_model,
-        "route_id": asked.route_id,
-        "pool_id": asked.pool_id,
-        "endpoint": asked.endpoint,
-        "request_class": asked.request_class,
-        "is_stream": asked.is_stream,
-        "client_retry_count": asked.client_retry_count,
         "price_input_id": asked.prices.input_id,
         "price_cached_input_id": asked.prices.cached_input_id,
         "price_output_id": asked.prices.output_id,

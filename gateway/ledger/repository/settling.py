@@ -15,7 +15,7 @@ from sqlalchemy import text
 from gateway.db import Lane, Prepared, WriteConnection, rows_of
 from gateway.ids import RequestId
 from gateway.ledger.models import Attempt, UsageEvent
-from gateway.ledger.repository.rows import insert_recordset
+from gateway.ledger.repository.rows import asked_columns, insert_recordset
 from gateway.ledger.types import Charge, Prices, Settlement, Take, Timings
 
 __all__ = [
@@ -203,20 +203,10 @@ def event_row(
     over_hold = 0 if corrects else max(0, charge.amount_nanousd - settlement.hold.amount_nanousd)
     return {
         "occurred_at": settlement.occurred_at,
+        **asked_columns(asked),
         "event_id": event_id,
-        "request_id": asked.request_id,
-        "tenant_id": asked.tenant_id,
-        "key_id": asked.key_id,
-        "user_ref": asked.user_ref,
-        "served_model": asked.served_model,
-        "route_id": asked.route_id,
-        "pool_id": asked.pool_id,
-        "endpoint": asked.endpoint,
-        "request_class": asked.request_class,
-        "is_stream": asked.is_stream,
         "status": settlement.status,
         "error_code": settlement.error_code,
-        "client_retry_count": asked.client_retry_count,
         "over_hold_nanousd": over_hold,
         "corrects": corrects,
         "kind": "request",
