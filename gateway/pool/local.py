@@ -93,14 +93,17 @@ class LocalLauncher:
 
     async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
         """Returns when they are gone, so that their port and devices can be given again."""
+        ending: set[ProcessMark] = set()
         if running is not None and running.mark is not None:
             signal_group(running.mark, signal.SIGKILL)
+            ending.add(running.mark)
         for _ in range(_KILL_POLLS):
-            remaining = list(self.processes(replica_id))
-            for process in remaining:
+            # A dying process loses its environment before it is dead: whoever was seen once is waited for.
+            ending.update(self.processes(replica_id))
+            for process in ending:
                 process.send(signal.SIGKILL)
                 reap(process.pid)
-            if not remaining:
+            if not any(process.alive() for process in ending):
                 return
             await asyncio.sleep(_KILL_POLL_S)
 

@@ -89,8 +89,8 @@ async def test_abort_of_the_unknown(server: Server) -> None:
             assert answer.status == 400
 
 
-async def test_drain_is_asked_of_the_supervisor(server: Server) -> None:
+async def test_a_drain_begins_here_and_is_asked_of_the_supervisor(server: Server) -> None:
     async with server.session() as session, session.post("/internal/drain") as answer:
         assert answer.status == 202
     await server.until(lambda: DrainWanted() in server.said)
-    assert server.services.state == "ready"
+    assert server.services.state == "draining", "/ready must not wait for the supervisor to come back"
