@@ -25,7 +25,7 @@ import zmq
 
 from engine.config import EngineConfig
 from engine.messages import CoreInbound, StepOutputs
-from engine.server import internal_routes, openai_routes, ops_routes
+from engine.server import internal_routes, openai_routes, ops_routes, text_routes
 from engine.server.acknowledged import is_acknowledged
 from engine.server.app import EngineApp
 from engine.server.bridge import Bridge
@@ -57,7 +57,7 @@ _ABORT_WAIT_S = 10.0
 ACKNOWLEDGE_S = 30.0
 """How long a drained process waits for the reader of its journal. What it did not read stays on the volume."""
 _ACKNOWLEDGE_POLL_S = 0.1
-ROUTES = (*openai_routes.ROUTES, *ops_routes.ROUTES, *internal_routes.ROUTES)
+ROUTES = (*openai_routes.ROUTES, *text_routes.ROUTES, *ops_routes.ROUTES, *internal_routes.ROUTES)
 
 
 def main(control: socket.socket) -> int:

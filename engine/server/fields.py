@@ -180,6 +180,24 @@ def logit_bias(max_items: int) -> Reader:
     return read
 
 
+def prompts(max_prompts: int, max_chars: int) -> Reader:
+    """A string, an array of strings, an array of token ids, or an array of arrays of token ids."""
+    read_text, read_ids = text(max_chars), token_ids(1 << 22, min_items=1)
+
+    def read(name: str, value: Any) -> tuple[str | tuple[int, ...], ...]:
+        if isinstance(value, str):
+            return (read_text(name, value),)
+        if not isinstance(value, list) or not value:
+            raise invalid(f"Invalid type for '{name}': expected a string or a non-empty array.", name)
+        if isinstance(value[0], int) and not isinstance(value[0], bool):
+            return (read_ids(name, value),)
+        read_item = read_text if isinstance(value[0], str) else read_ids
+        found: tuple[str | tuple[int, ...], ...] = items(max_prompts, read_item)(name, value)
+        return found
+
+    return read
+
+
 def shown(value: Any) -> str:
     """A wrong value in a message: only strings are worth printing, and only their beginning."""
     return repr(value[:40]) if isinstance(value, str) else kind_of(value)

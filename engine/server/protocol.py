@@ -1,8 +1,7 @@
 """Request bodies of the OpenAI dialect: strict parsing into frozen types.
 
-The tables below are the validation: one row per field with its type, range and default. Fields that no row
-names are harmless and ignored, and reported to the caller; fields that would change the answer and are not
-served are refused by name. Knows no tokens: ids are compared with the vocabulary later, in `admission`.
+Single fields are read by the tables of `field_tables`; here are the requests as a whole, and the rules that involve
+more than one field. Knows no tokens: ids are compared with the vocabulary later, in `admission`.
 """
 
 from __future__ import annotations
@@ -15,100 +14,18 @@ import orjson
 
 from engine.server import fields
 from engine.server.errors import invalid, unsupported
-from engine.server.fields import (
-    Field,
-    Unsupported,
-    flag,
-    integer,
-    items,
-    number,
-    obj,
-    read_fields,
-    text,
-    token_ids,
+from engine.server.field_tables import (
+    CHAT_FIELDS,
+    COMMON_FIELDS,
+    COMPLETION_FIELDS,
+    MAX_SEQUENCES,
+    UNSUPPORTED_IN_CHAT,
+    UNSUPPORTED_IN_COMPLETIONS,
 )
-from engine.server.messages import ChatMessage, read_messages
+from engine.server.fields import flag, obj, read_fields
+from engine.server.messages import ChatMessage
 
-MAX_SEQUENCES = 256
-"""Prompts × n of one request."""
-_MAX_TEXT = 16 << 20
 _STREAM_OPTIONS = ("include_usage", "continuous_usage_stats")
-_LATER = "it is not supported by this server."
-
-COMMON_FIELDS: Mapping[str, Field] = {
-    "model": Field(text(256), required=True),
-    "temperature": Field(number(0, 2)),
-    "top_p": Field(number(0, 1)),
-    "top_k": Field(integer(-1, 2**31 - 1)),
-    "min_p": Field(number(0, 1)),
-    "repetition_penalty": Field(number(0.01, 10)),
-    "presence_penalty": Field(number(-2, 2), 0.0),
-    "frequency_penalty": Field(number(-2, 2), 0.0),
-    "seed": Field(integer(-(2**63))),
-    "n": Field(integer(1, 128), 1),
-    "stop": Field(fields.stops(16, 512), ()),
-    "stop_token_ids": Field(token_ids(128), ()),
-    "min_tokens": Field(integer(0, 2**31 - 1), 0),
-    "ignore_eos": Field(flag, False),
-    "logit_bias": Field(fields.logit_bias(1024), {}),
-    "allowed_token_ids": Field(token_ids(1 << 18, min_items=1), ()),
-    "stream": Field(flag, False),
-    "include_stop_str_in_output": Field(flag, False),
-    "skip_special_tokens": Field(flag, True),
-    "return_token_ids": Field(flag, False),
-    "cache_salt": Field(text(1024), ""),
-}
-
-CHAT_FIELDS: Mapping[str, Field] = {
-    "messages": Field(read_messages, required=True),
-    "max_tokens": Field(integer(1, 2**31 - 1)),
-    "max_completion_tokens": Field(integer(1, 2**31 - 1)),
-    "logprobs": Field(flag, False),
-    "top_logprobs": Field(integer(0, 20)),
-    "add_generation_prompt": Field(flag, True),
-    "continue_final_message": Field(flag, False),
-    "chat_template_kwargs": Field(obj, {}),
-}
-
-COMPLETION_FIELDS: Mapping[str, Field] = {
-    "max_tokens": Field(integer(1, 2**31 - 1), 16),
-    "logprobs": Field(integer(0, 20)),
-    "add_special_tokens": Field(flag, True),
-}
-
-_UNSUPPORTED: Mapping[str, Unsupported] = {
-    "structured_outputs": Unsupported(_LATER),
-    "guided_json": Unsupported(_LATER),
-    "guided_regex": Unsupported(_LATER),
-    "guided_choice": Unsupported(_LATER),
-    "guided_grammar": Unsupported(_LATER),
-    "prompt_logprobs": Unsupported(_LATER, (0, False)),
-    "bad_words": Unsupported(_LATER, ([],)),
-    "logits_processors": Unsupported(_LATER, ([],)),
-    "use_beam_search": Unsupported(_LATER, (False,)),
-    "length_penalty": Unsupported("there is no beam search.", (1, 1.0)),
-    "truncate_prompt_tokens": Unsupported(_LATER, (-1,)),
-    "response_format": Unsupported("only {'type': 'text'} is served.", ({"type": "text"},)),
-}
-
-UNSUPPORTED_IN_CHAT: Mapping[str, Unsupported] = {
-    **_UNSUPPORTED,
-    "functions": Unsupported("use another model server for function calls.", ([],)),
-    "function_call": Unsupported("use another model server for function calls.", ("none",)),
-    "audio": Unsupported("this is a text model."),
-    "modalities": Unsupported("only ['text'] is served.", (["text"],)),
-    "web_search_options": Unsupported("there is no web search."),
-    "chat_template": Unsupported("the operator sets the template."),
-    "documents": Unsupported(_LATER, ([],)),
-    "echo": Unsupported(_LATER, (False,)),
-}
-
-UNSUPPORTED_IN_COMPLETIONS: Mapping[str, Unsupported] = {
-    **_UNSUPPORTED,
-    "echo": Unsupported(_LATER, (False,)),
-    "suffix": Unsupported("this model does not fill in the middle.", ("",)),
-    "prompt_embeds": Unsupported(_LATER),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +114,10 @@ def parse_completion(raw: bytes) -> CompletionRequest:
     body = parse_json(raw)
     fields.refuse_unsupported(body, UNSUPPORTED_IN_COMPLETIONS)
     values = read_fields(body, COMMON_FIELDS) | read_fields(body, COMPLETION_FIELDS)
-    prompts = read_fields(body, {"prompt": Field(_read_prompts, required=True)})["prompt"]
-    best_of = read_fields(body, {"best_of": Field(integer(1, 128))})["best_of"]
+    prompts, best_of = values.pop("prompt"), values.pop("best_of")
     if best_of is not None and best_of != values["n"]:
         raise unsupported("best_of", "only a value equal to 'n' is served.")
-    known = (*COMMON_FIELDS, *COMPLETION_FIELDS, *UNSUPPORTED_IN_COMPLETIONS, "prompt", "best_of")
+    known = (*COMMON_FIELDS, *COMPLETION_FIELDS, *UNSUPPORTED_IN_COMPLETIONS)
     num_logprobs = values.pop("logprobs")
     request = CompletionRequest(
         **values, prompts=prompts, num_logprobs=num_logprobs, **_common_rest(body, known)
@@ -248,16 +164,3 @@ def _refuse_tools(body: Mapping[str, Any]) -> tuple[str, ...]:
             "tools", "tool calls are not served; send tool_choice 'none' to go on without them."
         )
     return ("tools", "tool_choice") if choice == "none" else ("tool_choice",)
-
-
-def _read_prompts(name: str, value: Any) -> tuple[str | tuple[int, ...], ...]:
-    """A string, an array of strings, an array of token ids, or an array of arrays of token ids."""
-    if isinstance(value, str):
-        return (text(_MAX_TEXT)(name, value),)
-    if not isinstance(value, list) or not value:
-        raise invalid(f"Invalid type for '{name}': expected a string or a non-empty array.", name)
-    if isinstance(value[0], int) and not isinstance(value[0], bool):
-        return (token_ids(1 << 22, min_items=1)(name, value),)
-    read = text(_MAX_TEXT) if isinstance(value[0], str) else token_ids(1 << 22, min_items=1)
-    prompts: tuple[str | tuple[int, ...], ...] = items(MAX_SEQUENCES, read)(name, value)
-    return prompts

@@ -1,0 +1,96 @@
+"""The validation tables of the generation endpoints: one row per field with its type, range and default.
+
+`protocol` reads bodies by them. Fields that no row names are harmless and ignored, and reported to the caller;
+fields that would change the answer and are not served are refused by name. A new field is a row here, an attribute
+of a request in `protocol`, and rows in the tables of good and bad values in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.server import fields
+from engine.server.fields import Field, Unsupported, flag, integer, number, obj, text, token_ids
+from engine.server.messages import read_messages
+
+MAX_SEQUENCES = 256
+"""Prompts × n of one request."""
+_MAX_TEXT = 16 << 20
+_LATER = "it is not supported by this server."
+
+COMMON_FIELDS: Mapping[str, Field] = {
+    "model": Field(text(256), required=True),
+    "temperature": Field(number(0, 2)),
+    "top_p": Field(number(0, 1)),
+    "top_k": Field(integer(-1, 2**31 - 1)),
+    "min_p": Field(number(0, 1)),
+    "repetition_penalty": Field(number(0.01, 10)),
+    "presence_penalty": Field(number(-2, 2), 0.0),
+    "frequency_penalty": Field(number(-2, 2), 0.0),
+    "seed": Field(integer(-(2**63))),
+    "n": Field(integer(1, 128), 1),
+    "stop": Field(fields.stops(16, 512), ()),
+    "stop_token_ids": Field(token_ids(128), ()),
+    "min_tokens": Field(integer(0, 2**31 - 1), 0),
+    "ignore_eos": Field(flag, False),
+    "logit_bias": Field(fields.logit_bias(1024), {}),
+    "allowed_token_ids": Field(token_ids(1 << 18, min_items=1), ()),
+    "stream": Field(flag, False),
+    "include_stop_str_in_output": Field(flag, False),
+    "skip_special_tokens": Field(flag, True),
+    "return_token_ids": Field(flag, False),
+    "cache_salt": Field(text(1024), ""),
+}
+
+CHAT_FIELDS: Mapping[str, Field] = {
+    "messages": Field(read_messages, required=True),
+    "max_tokens": Field(integer(1, 2**31 - 1)),
+    "max_completion_tokens": Field(integer(1, 2**31 - 1)),
+    "logprobs": Field(flag, False),
+    "top_logprobs": Field(integer(0, 20)),
+    "add_generation_prompt": Field(flag, True),
+    "continue_final_message": Field(flag, False),
+    "chat_template_kwargs": Field(obj, {}),
+}
+
+COMPLETION_FIELDS: Mapping[str, Field] = {
+    "prompt": Field(fields.prompts(MAX_SEQUENCES, _MAX_TEXT), required=True),
+    "best_of": Field(integer(1, 128)),
+    "max_tokens": Field(integer(1, 2**31 - 1), 16),
+    "logprobs": Field(integer(0, 20)),
+    "add_special_tokens": Field(flag, True),
+}
+
+_UNSUPPORTED: Mapping[str, Unsupported] = {
+    "structured_outputs": Unsupported(_LATER),
+    "guided_json": Unsupported(_LATER),
+    "guided_regex": Unsupported(_LATER),
+    "guided_choice": Unsupported(_LATER),
+    "guided_grammar": Unsupported(_LATER),
+    "prompt_logprobs": Unsupported(_LATER, (0, False)),
+    "bad_words": Unsupported(_LATER, ([],)),
+    "logits_processors": Unsupported(_LATER, ([],)),
+    "use_beam_search": Unsupported(_LATER, (False,)),
+    "length_penalty": Unsupported("there is no beam search.", (1, 1.0)),
+    "truncate_prompt_tokens": Unsupported(_LATER, (-1,)),
+    "response_format": Unsupported("only {'type': 'text'} is served.", ({"type": "text"},)),
+}
+
+UNSUPPORTED_IN_CHAT: Mapping[str, Unsupported] = {
+    **_UNSUPPORTED,
+    "functions": Unsupported("use another model server for function calls.", ([],)),
+    "function_call": Unsupported("use another model server for function calls.", ("none",)),
+    "audio": Unsupported("this is a text model."),
+    "modalities": Unsupported("only ['text'] is served.", (["text"],)),
+    "web_search_options": Unsupported("there is no web search."),
+    "chat_template": Unsupported("the operator sets the template."),
+    "documents": Unsupported(_LATER, ([],)),
+    "echo": Unsupported(_LATER, (False,)),
+}
+
+UNSUPPORTED_IN_COMPLETIONS: Mapping[str, Unsupported] = {
+    **_UNSUPPORTED,
+    "echo": Unsupported(_LATER, (False,)),
+    "suffix": Unsupported("this model does not fill in the middle.", ("",)),
+    "prompt_embeds": Unsupported(_LATER),
+}
