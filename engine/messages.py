@@ -57,6 +57,12 @@ class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
     fairness_id: str = ""
     fairness_weight: float = 1.0
     request_class: RequestClass = "interactive"
+    ttft_ms: float | None = None
+    """Promise: the first token this long after the arrival in the core."""
+    tpot_ms: float | None = None
+    """Promise: the time from one output token to the next."""
+    max_kv_fraction: float = 1.0
+    """Share of the page pool that all requests of this fairness id may hold together, 0..1."""
 
 
 class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):

@@ -21,6 +21,7 @@ from engine.messages import AddRequest, CoreInbound, SamplingParams, StepOutputs
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_MIXED_TOKENS = 512
 
 
 class InstantRunner:
@@ -45,7 +46,9 @@ class ListInbox:
 def measure(num_rows: int, prompt: int, num_steps: int, windows: tuple[int | None, ...]) -> dict[str, float]:
     """Microseconds per step, over steps in which every row is an answer that goes on. Prompts differ in
     length, so that every step fills some pages."""
-    total = prompt + num_steps + 64
+    # The first answers begin while the last prompts are still read, half a mixed step at a time.
+    answer = num_steps + 64 + num_rows * (prompt + 16) // (_MIXED_TOKENS // 2)
+    total = prompt + answer
     groups = tuple(KVGroup((index,), window) for index, window in enumerate(windows))
     pages = len(groups) * num_rows * (total // 16 + 2)
     config = CoreConfig(
@@ -53,7 +56,7 @@ def measure(num_rows: int, prompt: int, num_steps: int, windows: tuple[int | Non
         max_model_len=2 * total,
         max_num_seqs=num_rows,
         max_num_batched_tokens=8192,
-        max_num_mixed_tokens=512,
+        max_num_mixed_tokens=_MIXED_TOKENS,
         eos_token_ids=(0,),
     )
     requests: list[CoreInbound] = [
@@ -61,7 +64,7 @@ def measure(num_rows: int, prompt: int, num_steps: int, windows: tuple[int | Non
             request_id=f"request-{row}",
             worker=0,
             prompt_token_ids=[row, *range(prompt - 1 + row % 16)],
-            sampling=SamplingParams(seed=0, max_tokens=num_steps + 64),
+            sampling=SamplingParams(seed=0, max_tokens=answer),
             fairness_id=f"tenant-{row % 16}",
         )
         for row in range(num_rows)

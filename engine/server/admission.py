@@ -155,6 +155,9 @@ def make_job(
                     fairness_id=caller.fairness_id,
                     fairness_weight=caller.fairness_weight,
                     request_class=caller.request_class,
+                    ttft_ms=caller.ttft_ms,
+                    tpot_ms=caller.tpot_ms,
+                    max_kv_fraction=caller.max_kv_fraction,
                 )
             )
     options = TextOptions(

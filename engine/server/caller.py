@@ -17,6 +17,7 @@ from engine.server.errors import invalid, unauthorized
 from engine.server.exchange import Exchange
 
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
+_DECIMAL = re.compile(r"\d{1,9}(\.\d{1,6})?")
 _BEARER = "Bearer "
 
 
@@ -31,6 +32,9 @@ class Caller:
     fairness_id: str = ""
     fairness_weight: float = 1.0
     request_class: RequestClass = "interactive"
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    max_kv_fraction: float = 1.0
     cache_salt: bytes = b""
     max_prompt_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -80,8 +84,11 @@ def identify(exchange: Exchange, *, internal: bool, draw_id: Callable[[], str]) 
         gateway_request_id=_text(exchange, "x-gateway-request-id"),
         attempt=_integer(exchange, "x-gateway-attempt", 0),
         fairness_id=_text(exchange, "x-gateway-inference-fairness-id") or "",
-        fairness_weight=_weight(exchange, "x-fairness-weight"),
+        fairness_weight=_decimal(exchange, "x-fairness-weight") or 1.0,
         request_class=_class(exchange, "x-request-class"),
+        ttft_ms=_decimal(exchange, "x-slo-ttft-ms"),
+        tpot_ms=_decimal(exchange, "x-slo-tpot-ms"),
+        max_kv_fraction=_fraction(exchange, "x-max-kv-fraction"),
         cache_salt=_salt(exchange, "x-cache-salt"),
         max_prompt_tokens=_integer(exchange, "x-max-prompt-tokens", 0),
         max_output_tokens=_integer(exchange, "x-max-output-tokens", 1),
@@ -114,13 +121,20 @@ def _integer(exchange: Exchange, name: str, low: int) -> int | None:
     return int(value)
 
 
-def _weight(exchange: Exchange, name: str) -> float:
+def _decimal(exchange: Exchange, name: str) -> float | None:
     value = exchange.header(name)
     if value is None:
-        return 1.0
-    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", value) or float(value) <= 0:
+        return None
+    if not _DECIMAL.fullmatch(value) or float(value) <= 0:
         raise invalid(f"Header {name} must be a positive decimal number.", name)
     return float(value)
+
+
+def _fraction(exchange: Exchange, name: str) -> float:
+    value = _decimal(exchange, name)
+    if value is not None and value > 1:
+        raise invalid(f"Header {name} must be at most 1.", name)
+    return 1.0 if value is None else value
 
 
 def _class(exchange: Exchange, name: str) -> RequestClass:

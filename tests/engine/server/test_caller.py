@@ -82,6 +82,9 @@ def test_gateway_headers() -> None:
         x_gateway_inference_fairness_id="f",
         x_fairness_weight="2.5",
         x_request_class="batch",
+        x_slo_ttft_ms="1500",
+        x_slo_tpot_ms="33.3",
+        x_max_kv_fraction="0.25",
         x_cache_salt="00ff",
         x_max_prompt_tokens="10",
         x_max_output_tokens="20",
@@ -94,6 +97,9 @@ def test_gateway_headers() -> None:
         fairness_id="f",
         fairness_weight=2.5,
         request_class="batch",
+        ttft_ms=1500.0,
+        tpot_ms=33.3,
+        max_kv_fraction=0.25,
         cache_salt=b"\x00\xff",
         max_prompt_tokens=10,
         max_output_tokens=20,
@@ -101,7 +107,8 @@ def test_gateway_headers() -> None:
 
 
 def test_internal_headers_of_others_do_not_count() -> None:
-    found = caller(False, x_cache_salt="00", x_request_class="batch", x_gateway_request_id="gw")
+    theirs = {"x_cache_salt": "00", "x_request_class": "batch", "x_gateway_request_id": "gw"}
+    found = caller(False, **theirs, x_slo_ttft_ms="1", x_slo_tpot_ms="1", x_max_kv_fraction="0.1")
     assert found == Caller(request_id="req-drawn")
 
 
@@ -112,6 +119,11 @@ def test_internal_headers_of_others_do_not_count() -> None:
         ("x_gateway_attempt", "two"),
         ("x_fairness_weight", "0"),
         ("x_fairness_weight", "inf"),
+        ("x_slo_ttft_ms", "soon"),
+        ("x_slo_ttft_ms", "0"),
+        ("x_slo_tpot_ms", "-3"),
+        ("x_max_kv_fraction", "1.01"),
+        ("x_max_kv_fraction", "0"),
         ("x_request_class", "urgent"),
         ("x_cache_salt", "xyz"),
         ("x_cache_salt", "0"),

@@ -291,6 +291,7 @@ async def test_abort_by_the_gateway_ends_the_answer_with_its_usage(server: Serve
 async def test_limits_of_the_gateway(server: Server) -> None:
     async with server.session() as session:
         headers = {"x-max-output-tokens": "3", "x-cache-salt": "0a0b", "x-request-class": "batch"}
+        headers |= {"x-slo-ttft-ms": "900", "x-slo-tpot-ms": "40", "x-max-kv-fraction": "0.5"}
         async with session.post(
             "/v1/chat/completions", json={**CHAT, "max_tokens": 50}, headers=headers
         ) as answer:
@@ -304,6 +305,7 @@ async def test_limits_of_the_gateway(server: Server) -> None:
             assert answer.status == 200
     first, second = server.core.seen
     assert (first.cache_salt, first.request_class) == (b"\x0a\x0b", "batch")
+    assert (first.ttft_ms, first.tpot_ms, first.max_kv_fraction) == (900.0, 40.0, 0.5)
     assert second.cache_salt not in (first.cache_salt, b"", b"mine")
 
 
