@@ -16,6 +16,24 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 RequestClass = Literal["interactive", "batch"]
 
 
+GrammarKind = Literal["json_schema", "regex", "choice", "ebnf", "structural_tag"]
+
+
+class GrammarSpec(msgspec.Struct, frozen=True):
+    """The language that an answer must belong to, from its first token to its last.
+
+    Checked for size and for what is supported at the server's edge; compiled in the core process, which may still
+    refuse it: then the request ends with `invalid_grammar`.
+    """
+
+    kind: GrammarKind
+    text: str
+    """A JSON schema, a regular expression (of the whole answer), a JSON array of the possible answers, a grammar in
+    EBNF whose first rule is `root`, or a structural tag of xgrammar as JSON (never a caller's: the server makes it)."""
+    param: str = "structured_outputs"
+    """The body field that asked for it, for error messages."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How one request's tokens are chosen. Validated at the server's edge; trusted from here on.
 
@@ -43,6 +61,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     num_logprobs: int | None = None
     """None: no logprobs. 0: the chosen token's only. n: also the n most likely."""
+    grammar: GrammarSpec | None = None
+    """Every token keeps the answer within this language; an end token is possible once the answer belongs to it."""
 
 
 class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
@@ -113,8 +133,11 @@ class TokenOutput(msgspec.Struct, frozen=True, kw_only=True):
     queue_ms: float | None = None
     """Set with the first output: time from arrival in the core to the first scheduled step."""
     error_code: str | None = None
-    """With finish_reason "error": `server_is_overloaded`, `context_length_exceeded`, `engine_error`."""
+    """With finish_reason "error": `server_is_overloaded`, `context_length_exceeded`, `invalid_grammar`,
+    `engine_error`."""
     error_message: str | None = None
+    error_param: str | None = None
+    """The body field at fault, if it is the caller's."""
     retry_after_s: float | None = None
 
 
@@ -152,6 +175,8 @@ class CoreReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     block_size: int
     dtype: str
     device: str
+    has_grammars: bool = False
+    """Structured output is installed."""
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step"):

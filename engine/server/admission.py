@@ -20,6 +20,7 @@ from engine.server.errors import (
     model_not_found,
     text_too_long,
     too_long,
+    unsupported,
 )
 from engine.server.messages import ChatMessage
 from engine.server.protocol import CompletionRequest, GenerationRequest
@@ -135,6 +136,8 @@ def make_job(
         message = f"At most {MAX_ALLOWED_IDS} allowed tokens in all answers of a request together."
         raise invalid(message, "allowed_token_ids")
     _check_choice(request, ready)
+    if request.grammar is not None:
+        _check_grammar(request, request.grammar.param, ready)
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"
     for number, prompt in enumerate(prompts):
         _check_prompt(prompt, field if len(prompts) == 1 else f"{field}[{number}]", ready, caller)
@@ -204,6 +207,16 @@ def _check_choice(request: GenerationRequest, ready: CoreReady) -> None:
         raise invalid(message, "allowed_token_ids")
 
 
+def _check_grammar(request: GenerationRequest, param: str, ready: CoreReady) -> None:
+    if not ready.has_grammars:
+        raise unsupported(param, "structured output is not installed on this server (package xgrammar).")
+    if request.ignore_eos:
+        message = "'ignore_eos' and structured output exclude each other: the answer ends with its grammar."
+        raise invalid(message, "ignore_eos")
+    if not ready.eos_token_ids:
+        raise unsupported(param, "this model has no end token, which structured output needs.")
+
+
 def prompt_limit(ready: CoreReady, caller: Caller) -> int:
     """The longest prompt of this caller, in tokens: an answer needs one token more."""
     limit = ready.max_model_len - 1
@@ -259,6 +272,7 @@ def _sampling(services: Services, request: GenerationRequest, max_tokens: int, s
         stop_token_ids=request.stop_token_ids,
         ignore_eos=request.ignore_eos,
         num_logprobs=request.num_logprobs,
+        grammar=request.grammar,
     )
 
 

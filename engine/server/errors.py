@@ -120,12 +120,16 @@ def internal_error() -> ApiError:
     return ApiError(500, SERVER_ERROR, "The server had an error while processing this request.")
 
 
-def from_core(code: str | None, message: str | None, retry_after_s: float | None) -> ApiError:
+def from_core(
+    code: str | None, message: str | None, retry_after_s: float | None, param: str | None = None
+) -> ApiError:
     """The core's terminal error of one request."""
     if code == "server_is_overloaded":
         return overloaded(message, retry_after_s)
     if code == "context_length_exceeded":
         return invalid(message or "The request does not fit into the model's context.", None, code)
+    if code == "invalid_grammar":
+        return invalid(message or "No answer can follow this grammar.", param)
     return engine_failed(message)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.server import fields
+from engine.server import fields, structured
 from engine.server.fields import Field, Unsupported, flag, integer, number, obj, text, token_ids
 from engine.server.messages import read_messages
 
@@ -40,6 +40,8 @@ COMMON_FIELDS: Mapping[str, Field] = {
     "skip_special_tokens": Field(flag, True),
     "return_token_ids": Field(flag, False),
     "cache_salt": Field(text(1024), ""),
+    "response_format": Field(structured.response_format),
+    "structured_outputs": Field(structured.structured_outputs),
 }
 
 CHAT_FIELDS: Mapping[str, Field] = {
@@ -62,18 +64,19 @@ COMPLETION_FIELDS: Mapping[str, Field] = {
 }
 
 _UNSUPPORTED: Mapping[str, Unsupported] = {
-    "structured_outputs": Unsupported(_LATER),
-    "guided_json": Unsupported(_LATER),
-    "guided_regex": Unsupported(_LATER),
-    "guided_choice": Unsupported(_LATER),
-    "guided_grammar": Unsupported(_LATER),
+    "guided_json": Unsupported("use structured_outputs {'json': …} or response_format."),
+    "guided_regex": Unsupported("use structured_outputs {'regex': …}."),
+    "guided_choice": Unsupported("use structured_outputs {'choice': […]}."),
+    "guided_grammar": Unsupported("use structured_outputs {'grammar': …}."),
+    "guided_json_object": Unsupported("use structured_outputs {'json_object': true}.", (False,)),
+    "guided_decoding_backend": Unsupported("there is only one, and it needs no name."),
+    "guided_whitespace_pattern": Unsupported("white space in JSON is not configurable."),
     "prompt_logprobs": Unsupported(_LATER, (0, False)),
     "bad_words": Unsupported(_LATER, ([],)),
     "logits_processors": Unsupported(_LATER, ([],)),
     "use_beam_search": Unsupported(_LATER, (False,)),
     "length_penalty": Unsupported("there is no beam search.", (1, 1.0)),
     "truncate_prompt_tokens": Unsupported(_LATER, (-1,)),
-    "response_format": Unsupported("only {'type': 'text'} is served.", ({"type": "text"},)),
 }
 
 UNSUPPORTED_IN_CHAT: Mapping[str, Unsupported] = {

@@ -281,7 +281,9 @@ class Generation:
         if output.finish_reason == "error" and not choice.stopped:
             self._reasons.add("error")
             if self.error is None:
-                self.error = from_core(output.error_code, output.error_message, output.retry_after_s)
+                self.error = from_core(
+                    output.error_code, output.error_message, output.retry_after_s, output.error_param
+                )
                 self.abort()  # the other sequences of this request
             return
         reason = delta.finish_reason if delta is not None and delta.finish_reason else "abort"

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from engine.server import fields
+from engine.messages import GrammarSpec
+from engine.server import fields, structured
 from engine.server.errors import invalid, unsupported
 from engine.server.field_tables import (
     CHAT_FIELDS,
@@ -50,6 +51,7 @@ class GenerationRequest:
     logit_bias: dict[int, float]
     allowed_token_ids: tuple[int, ...]
     num_logprobs: int | None
+    grammar: GrammarSpec | None
     stream: bool
     include_usage: bool
     continuous_usage_stats: bool
@@ -103,6 +105,7 @@ def parse_chat(raw: bytes) -> ChatRequest:
             "'continue_final_message' and 'add_generation_prompt' exclude each other.",
             "continue_final_message",
         )
+    values["grammar"] = structured.only_one(values.pop("response_format"), values.pop("structured_outputs"))
     known = (*COMMON_FIELDS, *CHAT_FIELDS, *UNSUPPORTED_IN_CHAT, *consumed)
     request = ChatRequest(
         **values, num_logprobs=(top or 0) if wants_logprobs else None, **_common_rest(body, known)
@@ -117,6 +120,7 @@ def parse_completion(raw: bytes) -> CompletionRequest:
     prompts, best_of = values.pop("prompt"), values.pop("best_of")
     if best_of is not None and best_of != values["n"]:
         raise unsupported("best_of", "only a value equal to 'n' is served.")
+    values["grammar"] = structured.only_one(values.pop("response_format"), values.pop("structured_outputs"))
     known = (*COMMON_FIELDS, *COMPLETION_FIELDS, *UNSUPPORTED_IN_COMPLETIONS)
     num_logprobs = values.pop("logprobs")
     request = CompletionRequest(

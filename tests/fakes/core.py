@@ -70,7 +70,9 @@ class _State:
     steps: int = 0
 
 
-def ready(epoch: str = "epoch-1", vocab_size: int = 512, max_model_len: int = 1024) -> CoreReady:
+def ready(
+    epoch: str = "epoch-1", vocab_size: int = 512, max_model_len: int = 1024, has_grammars: bool = True
+) -> CoreReady:
     return CoreReady(
         epoch=epoch,
         max_model_len=max_model_len,
@@ -81,6 +83,7 @@ def ready(epoch: str = "epoch-1", vocab_size: int = 512, max_model_len: int = 10
         block_size=16,
         dtype="float32",
         device="cpu",
+        has_grammars=has_grammars,
     )
 
 

@@ -47,3 +47,5 @@ def test_errors_of_the_core() -> None:
     assert errors.from_core("server_is_overloaded", "full", 3.0).status == 503
     assert errors.from_core("context_length_exceeded", None, None).status == 400
     assert errors.from_core("anything", "boom", None).status == 500
+    refused = errors.from_core("invalid_grammar", "no", None, "response_format")
+    assert (refused.status, refused.code, refused.param) == (400, "invalid_value", "response_format")

@@ -273,9 +273,7 @@ async def test_typed_errors(server: Server) -> None:
         await client.chat.completions.create(model=MODEL, messages=USER, temperature=3)
     assert (bad.value.param, bad.value.code) == ("temperature", "invalid_value")
     with pytest.raises(openai.BadRequestError) as unsupported:
-        await client.chat.completions.create(
-            model=MODEL, messages=USER, response_format={"type": "json_object"}
-        )
+        await client.chat.completions.create(model=MODEL, messages=USER, extra_body={"use_beam_search": True})
     assert unsupported.value.code == "unsupported_parameter"
     assert server.core.seen == []
 

@@ -41,6 +41,8 @@ GOOD: dict[str, list[Any]] = {
     "skip_special_tokens": [False],
     "return_token_ids": [True],
     "cache_salt": ["x"],
+    "response_format": [{"type": "text"}, {"type": "json_object"}],
+    "structured_outputs": [{"regex": "a+"}],
     "max_tokens": [1, 1000],
     "max_completion_tokens": [1],
     "top_logprobs": [None],
@@ -72,6 +74,8 @@ BAD: dict[str, list[Any]] = {
     "skip_special_tokens": [0],
     "return_token_ids": ["x"],
     "cache_salt": [5],
+    "response_format": ["json", {}, {"type": "xml"}, {"type": "json_schema"}],
+    "structured_outputs": [[], {}, {"json_object": False}, {"json": ""}],
     "max_tokens": [0, -1, 1.5],
     "max_completion_tokens": [0],
     "top_logprobs": [-1, 21, 5],  # 5: without logprobs
@@ -136,6 +140,20 @@ def test_unsupported_in_completions(name: str) -> None:
     with pytest.raises(ApiError) as caught:
         completion(**{name: "something"})
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", name)
+
+
+def test_structured_output() -> None:
+    text = {"type": "text"}
+    for values, kind in (
+        ({}, None),
+        ({"response_format": text}, None),
+        ({"response_format": {"type": "json_object"}}, "json_schema"),
+        ({"response_format": text, "structured_outputs": {"choice": ["a", "b"]}}, "choice"),
+    ):
+        for request in (chat(**values), completion(**values)):
+            assert (request.grammar.kind if request.grammar else None) == kind
+    with pytest.raises(ApiError, match="exclude each other"):
+        chat(response_format={"type": "json_object"}, structured_outputs={"regex": "a"})
 
 
 def test_tools() -> None:
