@@ -9,11 +9,23 @@ from gateway.pool.process import ProcessMark, free_port, port_is_free, reap, sig
 
 
 def test_a_mark_outlives_nothing_but_its_process() -> None:
-    command = ["/bin/sh", "-c", "echo; exec sleep 60"]
-    child = subprocess.Popen(command, start_new_session=True, env={"MARK": "here"}, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    with child.stdout as stdout:
-        stdout.readline()  # now it runs for certain, and the kernel shows its environment
+    child = subprocess.Popen(
+        ["/bin/cat"],
+        start_new_session=True,
+        env={"MARK": "here"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        child.stdout.readline()  # now it runs for certain, and the kernel shows its environment
+        _assert_marked_until_killed(child)
+
+
+def _assert_marked_until_killed(child: "subprocess.Popen[bytes]") -> None:
     mark = ProcessMark.of(child.pid)
     assert mark is not None
     assert mark.alive()

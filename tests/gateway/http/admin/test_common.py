@@ -64,7 +64,7 @@ async def test_a_deadlock_with_requests_runs_the_change_again(database_url: str)
     assert await in_transaction(database, change) == "done"
     assert closing is not None
     await closing
-    assert tries == 2
+    assert tries >= 2  # more when the second try is quicker than the other side, which then waits once more
     for connection in (other, watcher):
         await connection.close()
     await database.close()
