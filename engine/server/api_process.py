@@ -49,6 +49,7 @@ from engine.server.peers import Peers
 from engine.server.pipes import Context, Receiver, Sender, core_address, worker_address
 from engine.server.services import Phase, Services
 from engine.text.assets import TextSources, load_assets
+from engine.text.identity import model_hash
 
 _LOG = logging.getLogger(__name__)
 _SNAPSHOT_S = 1.0
@@ -244,6 +245,7 @@ def build_services(
         worker=worker,
         served_model_names=names,
         model_path=model.model,
+        model_hash=model_hash(sources.model, sources.tokenizer),
         text=load_assets(sources, _cache_dir(), _now),
         bridge=Bridge(
             time.monotonic,

@@ -38,6 +38,8 @@ class Caller:
     cache_salt: bytes = b""
     max_prompt_tokens: int | None = None
     max_output_tokens: int | None = None
+    emit_token_ids: bool = False
+    """Streams carry the comment lines of `continuation`."""
 
 
 class Keys:
@@ -92,6 +94,7 @@ def identify(exchange: Exchange, *, internal: bool, draw_id: Callable[[], str]) 
         cache_salt=_salt(exchange, "x-cache-salt"),
         max_prompt_tokens=_integer(exchange, "x-max-prompt-tokens", 0),
         max_output_tokens=_integer(exchange, "x-max-output-tokens", 1),
+        emit_token_ids=_switch(exchange, "x-emit-token-ids"),
     )
 
 
@@ -119,6 +122,13 @@ def _integer(exchange: Exchange, name: str, low: int) -> int | None:
     if not (value.isascii() and value.isdigit() and len(value) <= 10 and int(value) >= low):
         raise invalid(f"Header {name} must be an integer of at least {low}.", name)
     return int(value)
+
+
+def _switch(exchange: Exchange, name: str) -> bool:
+    value = exchange.header(name) or "0"
+    if value not in ("0", "1"):
+        raise invalid(f"Header {name} must be 0 or 1.", name)
+    return value == "1"
 
 
 def _decimal(exchange: Exchange, name: str) -> float | None:

@@ -21,6 +21,7 @@ from engine.messages import TokenOutput
 from engine.server.admission import Job
 from engine.server.bridge import Flow
 from engine.server.choice import Choice, Delta
+from engine.server.continuation import TokenIdLines
 from engine.server.errors import ApiError, from_core, journal_unavailable
 from engine.server.exchange import Exchange, watch_in_background
 from engine.server.failpoints import Point, failpoint
@@ -68,6 +69,7 @@ async def run(exchange: Exchange, services: Services, job: Job, shape: Shape, st
 async def _stream(exchange: Exchange, generation: Generation, shape: Shape, style: AnswerStyle) -> None:
     opened: set[int] = set()
     usage = generation.usage if style.continuous_usage else None
+    lines = generation.token_id_lines(exchange.path)
     done = False
     while not done:
         deltas, done = await generation.next()
@@ -76,7 +78,8 @@ async def _stream(exchange: Exchange, generation: Generation, shape: Shape, styl
             if delta.index not in opened:
                 opened.add(delta.index)
                 parts.append(shape.opening(delta.index))
-            parts.append(shape.chunk(delta, usage))
+            events = shape.chunk(delta, usage)
+            parts.append(events if lines is None else lines.mark(delta, events, generation.usage))
         if done:
             generation.journal("end")
             if generation.error is not None and not exchange.started:
@@ -145,6 +148,12 @@ class Generation:
         self._journalled_at = self._arrived
         self._ended = False
         self._num_unfinished = len(self._choices)
+
+    def token_id_lines(self, path: str) -> TokenIdLines | None:
+        """For a stream of the gateway, if it asks for them."""
+        if not self.caller.emit_token_ids:
+            return None
+        return TokenIdLines(self._job, path, self._services.model_hash)
 
     def start(self) -> None:
         self.journal("start")

@@ -74,6 +74,7 @@ class Services:
     """Index of this API process."""
     served_model_names: tuple[str, ...]
     model_path: str
+    model_hash: str
     text: TextAssets
     bridge: Bridge
     journal: Journal

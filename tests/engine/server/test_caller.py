@@ -88,6 +88,7 @@ def test_gateway_headers() -> None:
         x_cache_salt="00ff",
         x_max_prompt_tokens="10",
         x_max_output_tokens="20",
+        x_emit_token_ids="1",
     )
     assert found == Caller(
         internal=True,
@@ -103,6 +104,7 @@ def test_gateway_headers() -> None:
         cache_salt=b"\x00\xff",
         max_prompt_tokens=10,
         max_output_tokens=20,
+        emit_token_ids=True,
     )
 
 
@@ -128,6 +130,7 @@ def test_internal_headers_of_others_do_not_count() -> None:
         ("x_cache_salt", "xyz"),
         ("x_cache_salt", "0"),
         ("x_max_output_tokens", "0"),
+        ("x_emit_token_ids", "2"),
         ("x_gateway_request_id", "a b"),
         ("x_gateway_request_id", "x" * 201),
     ],
