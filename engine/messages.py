@@ -61,6 +61,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     num_logprobs: int | None = None
     """None: no logprobs. 0: the chosen token's only. n: also the n most likely."""
+    num_prompt_logprobs: int | None = None
+    """The same for the prompt's own tokens, from the second one on."""
     grammar: GrammarSpec | None = None
     """Every token keeps the answer within this language; an end token is possible once the answer belongs to it."""
 
@@ -108,7 +110,7 @@ CoreInbound = AddRequest | AbortRequest | WorkerGone | Shutdown
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
-    """Raw log-probabilities (before temperature and masks) of one sampled position."""
+    """Raw log-probabilities (before temperature and masks) of one sampled position, or of a prompt's token."""
 
     token_logprob: float
     rank: int
@@ -123,6 +125,8 @@ class TokenOutput(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     token_ids: list[int] = []
     logprobs: list[TokenLogprobs] | None = None
+    prompt_logprobs: list[TokenLogprobs] | None = None
+    """Of the next tokens of the prompt, the second one first; all of them come before the first sampled token."""
     finish_reason: FinishReason | None = None
     stop_token_id: int | None = None
     """Set when an end or stop token ended the answer; that token is the last of token_ids."""

@@ -113,6 +113,9 @@ class StepResult:
     """row → why this row alone failed (its parameters, its grammar). The others are unharmed; what the
     step computed for this row is not used again, so it may be anything."""
     logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)
+    prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
+    """row → of the prompt's tokens at `start + 1`, `start + 2`, … as far as the step's work and the prompt reach, for
+    rows whose sampling parameters ask for it."""
 
 
 HandleT = TypeVar("HandleT")

@@ -51,8 +51,9 @@ class KVManager:
     # Admission
 
     def match(self, request: Request) -> Hit:
-        """The longest cached beginning that leaves at least one token to compute."""
-        if not self._caches:
+        """The longest cached beginning that leaves at least one token to compute. Nothing for a request that wants
+        log-probabilities of its prompt: a cached page has no logits."""
+        if not self._caches or request.wants_prompt_logprobs:
             return Hit(0, [[] for _ in self._groups])
         digests = request.page_digests
         extend_digests(digests, request.token_ids, self._block_size, request.cache_salt)

@@ -65,7 +65,10 @@ def absorb(
             continue
         if row in result.failures:
             end(request, "error", scheduler, outbox, message=result.failures[row])
-        elif work.samples:
+            continue
+        if row in result.prompt_logprobs:
+            _report_prompt(request, work.start, result.prompt_logprobs[row], outbox)
+        if work.samples:
             assert row in result.tokens, f"step {result.step} has no token for row {row}"
             _accept(request, result.tokens[row], result.logprobs.get(row), scheduler, outbox)
 
@@ -131,6 +134,17 @@ def _accept(
         outbox.tokens(request, token, logprobs)
     else:
         end(request, reason, scheduler, outbox, token=token, logprobs=logprobs)
+
+
+def _report_prompt(request: Request, start: int, found: list[TokenLogprobs], outbox: Outbox) -> None:
+    """The first of `found` belongs to the token at `start + 1`. What a preempted request computes again was
+    reported before."""
+    fresh = found[max(0, request.num_prompt_logprobs - start) :]
+    if fresh:
+        assert start <= request.num_prompt_logprobs, "a part of the prompt was skipped"
+        request.num_prompt_logprobs += len(fresh)
+        output = TokenOutput(request_id=request.id, prompt_logprobs=fresh)
+        outbox.put(request.worker, output if request.has_reported else _first(request, output))
 
 
 def _spoil(step: Step, rows: set[int], later: Sequence[Step], scheduler: Scheduler) -> None:

@@ -80,6 +80,8 @@ class Request:
     num_cached_tokens: int | None = None
     """Prompt tokens found in the prefix cache at the first admission; None before it."""
     queue_ms: float | None = None
+    num_prompt_logprobs: int = 0
+    """Prompt tokens whose log-probabilities were reported."""
     has_reported: bool = False
     """An output was emitted already."""
 
@@ -124,6 +126,12 @@ class Request:
         if self.num_tokens >= self.max_total_tokens:
             return 0
         return self.num_tokens - self.num_computed
+
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        """Every position of the prompt must be computed, also those that the cache knows."""
+        wanted = self.sampling.num_prompt_logprobs is not None
+        return wanted and self.num_prompt_logprobs < self.num_prompt_tokens - 1
 
     @property
     def was_admitted(self) -> bool:

@@ -26,12 +26,14 @@ from engine.core.contract import BatchError, BlockAppend, KVLayout, RowInit, Sch
 from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
 from engine.runner.gpu_sampler import GPUSampler, to_token_logprobs
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
+from engine.runner.prompt_logprobs import CHUNK_ROWS, PromptFetch, Span, score, spans_of
 from engine.runner.sampler import to_step_result
 from engine.runner.staging import StepSlot
 from engine.runner.tables import RowTables
 from kernels.attention_plan import AttentionPlan, allocate_plan, build_plan
 from kernels.expand_batch import allocate_batch, expand_batch, write_sampled
 from kernels.greedy import choose_greedily_triton
+from kernels.logprobs import MAX_LOGPROBS
 
 _STEPS_IN_FLIGHT = 2
 
@@ -47,6 +49,8 @@ class Flight:
     """Rows whose settings are unusable; a row may have another owner when the step is collected."""
     logprobs: Mapping[int, int] = field(default_factory=dict)
     """Place in `rows` → number of alternatives wanted beside the chosen token."""
+    prompt: PromptFetch | None = None
+    """Log-probabilities of prompts that are on their way."""
     error: Exception | None = None
 
 
@@ -95,7 +99,9 @@ class GPURunner:
         """Run the largest step, its head and its sampler, on padding alone: kernels compile, and torch takes
         from the card the most that any step will need. The row tables must be empty."""
         self._work.zero_()
-        self._forward(self._max_tokens, wide=True)
+        hidden = self._forward(self._max_tokens, wide=True)
+        spans = [Span(0, 0, 0, min(CHUNK_ROWS, self._max_tokens), MAX_LOGPROBS)]
+        PromptFetch(spans, score(self._model, hidden, spans, self._tables.tokens))
         self._choose(self._max_rows)
         self.close()
 
@@ -129,14 +135,15 @@ class GPURunner:
         if handle.error is not None:
             kind = type(handle.error).__name__
             raise BatchError(f"step {handle.step}: {kind}: {handle.error}") from handle.error
+        prompt = handle.prompt.fetched() if handle.prompt is not None else {}
         if handle.slot is None:
-            return StepResult(handle.step, {})
+            return StepResult(handle.step, {}, prompt_logprobs=prompt)
         count = len(handle.rows)
         token_ids = handle.slot.fetched(count)
         logprobs = {}
         if handle.logprobs:
             logprobs = to_token_logprobs(handle.slot.logprobs(count), handle.logprobs, handle.rows)
-        return to_step_result(handle.step, handle.rows, token_ids, handle.row_errors, logprobs)
+        return to_step_result(handle.step, handle.rows, token_ids, handle.row_errors, logprobs, prompt)
 
     def close(self) -> None:
         """Wait for everything that was launched."""
@@ -148,10 +155,10 @@ class GPURunner:
         if not schedule.work:
             return Flight(schedule.step)
         self._work.copy_(slot.work(schedule.work), non_blocking=True)
-        self._run_forward(schedule)
+        prompt = self._run_forward(schedule)
         rows = tuple(item.row for item in schedule.work if item.samples)
         if not rows:
-            return Flight(schedule.step)
+            return Flight(schedule.step, prompt=prompt)
         if self._sampler.all_greedy(rows):
             if not self._greedy_graphs.replay(len(rows)):
                 self._choose_greedily(len(rows))
@@ -159,7 +166,7 @@ class GPURunner:
             self._choose(len(rows))
         wanted = self._sampler.logprob_counts(rows)
         slot.fetch(self._token_ids[: len(rows)], self._sampler.logprobs(len(rows)) if wanted else None)
-        return Flight(schedule.step, rows, slot, self._sampler.errors(rows), wanted)
+        return Flight(schedule.step, rows, slot, self._sampler.errors(rows), wanted, prompt)
 
     def _apply(self, schedule: ScheduleOutput, slot: StepSlot) -> None:
         for row in schedule.freed_rows:
@@ -179,16 +186,24 @@ class GPURunner:
         host = torch.tensor(init.token_ids, dtype=torch.int32, pin_memory=self._kv_pool.is_cuda)
         self._tables.tokens[init.row, : host.shape[0]].copy_(host, non_blocking=True)
 
-    def _run_forward(self, schedule: ScheduleOutput) -> None:
+    def _run_forward(self, schedule: ScheduleOutput) -> PromptFetch | None:
+        """Eagerly where log-probabilities of a prompt are wanted: a graph leaves no other hidden states behind than
+        the sampled rows'."""
         narrow_tokens = next(iter(self._plans.values())).narrow_tokens
         wide = any(item.num_tokens > narrow_tokens for item in schedule.work)
+        spans = spans_of(schedule.work, self._sampler)
+        if spans:
+            hidden = self._forward(schedule.num_tokens, wide=wide)
+            return PromptFetch(spans, score(self._model, hidden, spans, self._tables.tokens))
         graphs = self._mixed_graphs if wide else self._decode_graphs
         if not graphs.replay(schedule.num_tokens):
             self._forward(schedule.num_tokens, wide=wide)
+        return None
 
-    def _forward(self, num_tokens: int, *, wide: bool) -> None:
+    def _forward(self, num_tokens: int, *, wide: bool) -> Tensor:
         """Expand the work list to `num_tokens` tokens, run the model, and keep the sampled rows' hidden states.
-        Runs eagerly or under capture: every address is static, and nothing depends on a value."""
+        Runs eagerly or under capture: every address is static, and nothing depends on a value. Returns the hidden
+        states of all tokens."""
         rows = min(num_tokens, self._max_rows)
         batch, tables = self._batch, self._tables
         expand_batch(batch, self._work, tables.tokens, tables.blocks, num_tokens, tables.block_size)
@@ -212,6 +227,7 @@ class GPURunner:
         )
         hidden = self._model.forward(inputs, self._kv_pool)
         torch.index_select(hidden, 0, inputs.sampled, out=self._hidden[:rows])
+        return hidden
 
     def _choose_greedily(self, count: int) -> None:
         """The likeliest token of the first `count` sampled rows, to the row tables and to `_token_ids`."""

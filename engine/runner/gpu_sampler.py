@@ -104,8 +104,9 @@ class GPUSampler(RowBook):
 
     def _check(self, params: SamplingParams, num_prompt_tokens: int) -> RowSettings:
         settings = RowSettings.of(params, num_prompt_tokens, self._vocab_size, self._eos_token_ids, _HOST)
-        if (params.num_logprobs or 0) > MAX_LOGPROBS:
-            raise SettingsError(f"num_logprobs must be at most {MAX_LOGPROBS}, got {params.num_logprobs}")
+        for name in ("num_logprobs", "num_prompt_logprobs"):
+            if (getattr(params, name) or 0) > MAX_LOGPROBS:
+                raise SettingsError(f"{name} must be at most {MAX_LOGPROBS}, got {getattr(params, name)}")
         named = sum(0 if ids is None else len(ids) for ids in (settings.bias_ids, settings.end_tokens))
         if named > MAX_EDITS:
             raise SettingsError(

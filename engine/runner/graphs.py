@@ -27,7 +27,7 @@ class GraphSet:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def capture(
-        self, pool: torch.cuda._POOL_HANDLE, run: Callable[[int], None], count: int | None = None
+        self, pool: torch.cuda._POOL_HANDLE, run: Callable[[int], object], count: int | None = None
     ) -> None:
         """Run each size once eagerly (kernels compile, libraries set themselves up), then capture it. Only
         the `count` largest, if given."""

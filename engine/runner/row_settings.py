@@ -26,6 +26,8 @@ class RowSettings:
     penalised: bool
     has_edits: bool
     num_logprobs: int | None
+    num_prompt_logprobs: int | None = None
+    num_prompt_tokens: int = 0
     seed: int = 0
     """The 64-bit seed as a two's complement int64."""
     allowed: Tensor | None = None
@@ -55,8 +57,10 @@ class RowSettings:
         device: torch.device,
     ) -> RowSettings:
         """Raises `SettingsError` for a token outside the vocabulary or too many logprobs."""
-        if params.num_logprobs is not None and not 0 <= params.num_logprobs <= vocab_size:
-            raise SettingsError(f"num_logprobs must be between 0 and {vocab_size}, got {params.num_logprobs}")
+        for name in ("num_logprobs", "num_prompt_logprobs"):
+            count = getattr(params, name)
+            if count is not None and not 0 <= count <= vocab_size:
+                raise SettingsError(f"{name} must be between 0 and {vocab_size}, got {count}")
         bias_ids = _token_tensor("logit_bias", list(params.logit_bias), vocab_size, device)
         allowed = _token_tensor("allowed_token_ids", list(params.allowed_token_ids), vocab_size, device)
         ends = set(params.stop_token_ids) | (set() if params.ignore_eos else set(eos_token_ids))
@@ -69,6 +73,8 @@ class RowSettings:
             != (1, 0, 0),
             has_edits=not (allowed is None and bias_ids is None and end_tokens is None),
             num_logprobs=params.num_logprobs,
+            num_prompt_logprobs=params.num_prompt_logprobs,
+            num_prompt_tokens=num_prompt_tokens,
             seed=(params.seed + 2**63) % 2**64 - 2**63,
             allowed=allowed,
             bias_ids=bias_ids,
@@ -101,6 +107,13 @@ class RowBook:
     def errors(self, rows: Sequence[int]) -> dict[int, str]:
         """Those of the rows that can never sample, and why."""
         return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], SettingsError)}
+
+    def prompt_logprobs(self, row: int) -> tuple[int, int] | None:
+        """(alternatives wanted beside each prompt token, length of the prompt), if the row wants any."""
+        settings = self._settings(row)
+        if settings.num_prompt_logprobs is None:
+            return None
+        return settings.num_prompt_logprobs, settings.num_prompt_tokens
 
     def all_greedy(self, rows: Sequence[int]) -> bool:
         """Whether these rows want the likeliest token of the plain logits, and nothing else."""

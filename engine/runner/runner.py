@@ -18,6 +18,7 @@ from engine.layers.batch import CausalLM
 from engine.layers.threads import FEW_TOKENS
 from engine.messages import SamplingParams
 from engine.runner.batch import expand
+from engine.runner.prompt_logprobs import score, spans_of, to_prompt_logprobs
 from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
 from engine.runner.tables import RowTables
 from kernels.host_plan import PageShape
@@ -58,7 +59,13 @@ class TorchRunner:
         sampler and no page written: what memory and one-time work a step can need is taken here."""
         per_row = max(1, min(num_tokens // num_rows, self._tables.max_model_len - 1))
         sampling = SamplingParams(
-            seed=0, max_tokens=1, top_k=2, top_p=0.5, presence_penalty=0.5, num_logprobs=20
+            seed=0,
+            max_tokens=1,
+            top_k=2,
+            top_p=0.5,
+            presence_penalty=0.5,
+            num_logprobs=20,
+            num_prompt_logprobs=20,
         )
         pages = ((-1,) * -(-(per_row + 1) // self._tables.block_size),) * len(self._tables.blocks)
         rows = [RowInit(row, [0] * per_row, per_row, sampling, pages) for row in range(num_rows)]
@@ -100,9 +107,11 @@ class TorchRunner:
         torch.set_num_threads(1 if schedule.num_tokens <= FEW_TOKENS else self._num_threads)
         inputs = expand(schedule.work, self._tables, self._pages)
         hidden = self._model.forward(inputs.forward, self._kv_pool)
+        spans = spans_of(schedule.work, self._sampler)
+        found = to_prompt_logprobs(spans, score(self._model, hidden, spans, self._tables.tokens))
         rows, lens = inputs.sampled_rows, inputs.sampled_lens
         if not rows:
-            return StepResult(schedule.step, {})
+            return StepResult(schedule.step, {}, prompt_logprobs=found)
         logits = self._model.logits(hidden[inputs.forward.sampled])
         drawn = self._sampler.sample(logits, rows, lens, self._tables.tokens)
         device = self._kv_pool.device
@@ -111,4 +120,4 @@ class TorchRunner:
         )
         logprobs = to_token_logprobs(drawn, rows)
         errors = self._sampler.errors(rows)
-        return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), errors, logprobs)
+        return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), errors, logprobs, found)

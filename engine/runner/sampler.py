@@ -140,6 +140,7 @@ def to_step_result(
     token_ids: Sequence[int],
     errors: Mapping[int, str],
     logprobs: Mapping[int, TokenLogprobs],
+    prompt_logprobs: dict[int, list[TokenLogprobs]],
 ) -> StepResult:
     """What the core hears: `token_ids` on the host, −1 where a row had nothing to choose; `errors` as they were
     when the step was launched."""
@@ -151,7 +152,7 @@ def to_step_result(
         else:
             failures[row] = errors.get(row, NOTHING_TO_CHOOSE)
     kept = {row: value for row, value in logprobs.items() if row in tokens}
-    return StepResult(step, tokens, failures, kept)
+    return StepResult(step, tokens, failures, kept, prompt_logprobs)
 
 
 def to_token_logprobs(drawn: Drawn, rows: Sequence[int]) -> dict[int, TokenLogprobs]:

@@ -215,6 +215,10 @@ class FakeRunner:
                 row.history(position)
                 row.histories[position] = JUNK
             self._write_junk(row, work.start, end)
+        if row.init.sampling.num_prompt_logprobs is not None:
+            following = row.tokens[work.start + 1 : min(end + 1, row.init.num_prompt_tokens)]
+            values = [float(JUNK if reads_junk else -token) for token in following]
+            handle.result.prompt_logprobs[work.row] = [TokenLogprobs(value, 1, [], []) for value in values]
         if not work.samples:
             return
         history = JUNK if reads_junk else row.history(end - 1)

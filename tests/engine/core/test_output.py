@@ -8,7 +8,7 @@ from engine.core.output import Outbox, end_reason
 from engine.core.request import Request
 from engine.messages import LoadStats, StepOutputs, TokenOutput
 from tests.engine.core.fake_runner import expected_answer
-from tests.engine.core.harness import Answer, Engine, add, config
+from tests.engine.core.harness import Answer, Engine, add, config, layout
 
 
 def reason(outputs: list[int], **fields: object) -> str | None:
@@ -113,3 +113,43 @@ def test_a_worker_that_is_gone_is_told_nothing_more() -> None:
     outbox.silence(0)
     outbox.flush(LoadStats(), 0.0)
     assert [message.outputs for message in sent] == [[]]
+
+
+def prompt_values(answer: Answer) -> list[float]:
+    return [entry.token_logprob for output in answer.outputs for entry in output.prompt_logprobs or []]
+
+
+@pytest.mark.parametrize("steps_in_flight", [1, 2])
+def test_each_prompt_token_is_reported_once_and_before_the_answer(steps_in_flight: int) -> None:
+    """In chunks of 64, beside a request that shares the beginning and does not ask."""
+    prompt = list(range(100, 250))
+    engine = Engine(config(steps_in_flight=steps_in_flight))
+    engine.run(add("a", prompt, num_prompt_logprobs=0), add("b", prompt))
+    assert prompt_values(engine.answers["a"]) == [-token for token in prompt[1:]]
+    assert prompt_values(engine.answers["b"]) == []
+    kinds = [bool(output.token_ids) for output in engine.answers["a"].outputs]
+    assert kinds == sorted(kinds), "the prompt comes first"
+    assert len(engine.answers["a"].outputs[0].prompt_logprobs or []) == 64
+    assert engine.answers["a"].outputs[0].num_cached_tokens == 0
+
+
+def test_who_asks_for_the_prompt_skips_the_cache_but_fills_it() -> None:
+    """Duty engine-15: log-probabilities of a prompt are whole whatever the prefix cache holds."""
+    prompt = list(range(100, 200))
+    engine = Engine(config())
+    engine.run(add("a", prompt))
+    engine.run(add("b", prompt, num_prompt_logprobs=2))
+    engine.run(add("c", prompt))
+    cached = [engine.answers[name].outputs[0].num_cached_tokens for name in "abc"]
+    assert cached == [0, 0, 96]
+    assert len(prompt_values(engine.answers["b"])) == 99
+
+
+def test_a_preempted_request_reports_its_prompt_once() -> None:
+    """Two long answers in a pool that holds one and a half: the younger one starts over, more than once."""
+    engine = Engine(config(layout(12), max_num_batched_tokens=16))
+    prompts = {"a": list(range(100, 160)), "b": list(range(200, 260))}
+    engine.run(*[add(name, prompt, 60, num_prompt_logprobs=0) for name, prompt in prompts.items()])
+    assert engine.emitted[-1][1].load.num_preemptions > 0
+    for name, prompt in prompts.items():
+        assert prompt_values(engine.answers[name]) == [-token for token in prompt[1:]]

@@ -41,6 +41,7 @@ class Running:
     """Sampled tokens launched, collected or not."""
     pages: list[list[int]] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     error: str | None = None
 
     @property
@@ -112,6 +113,9 @@ class Driver:
                 self.rows[row].tokens.append(token)
                 if row in result.logprobs:
                     self.rows[row].logprobs.append(result.logprobs[row])
+        for row, found in result.prompt_logprobs.items():
+            if row in self.rows:
+                self.rows[row].prompt_logprobs += found
         for row, error in result.failures.items():
             self.rows[row].error = error
         return result
