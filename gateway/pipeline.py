@@ -23,6 +23,7 @@ from gateway.errors import (
 from gateway.exchange import (
     Attempt,
     AttemptFailed,
+    Caller,
     ClientGone,
     Closer,
     Ending,
@@ -41,7 +42,6 @@ from gateway.limits import Limiter, LimitRequest, TokenEstimator
 from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
 from gateway.routing import Catalogue, LiveReplica, Replicas, Target
-from gateway.tenancy.principal import Principal
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
 from gateway.wire import GenerationRequest, StreamScanner
 from gateway.wire.answer import Rename
@@ -49,15 +49,7 @@ from gateway.wire.answer import Rename
 __all__ = ["Caller", "Parts", "Pipeline"]
 
 ATTEMPTS_MAX = 3
-REQUEST_CLASS = "interactive"
 SEED_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    principal: Principal
-    retry_count: int = 0
-    """How often the client's SDK says it has tried before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,9 @@ class Pipeline:
     ) -> Exchange:
         p, principal, arrived = self._p, caller.principal, self._p.clock.monotonic()
         sizes = sizes_of(principal, request, target, p.estimator)
-        ticket = await p.limiter.consume(principal, request.model, LimitRequest(sizes.estimate))
+        ticket = await p.limiter.consume(
+            principal, request.model, LimitRequest(sizes.estimate, caller.request_class)
+        )
         try:
             hold = await self._reserve(caller, request, request_id, target, sizes)
         except GatewayError as error:
@@ -134,7 +128,7 @@ class Pipeline:
         except BaseException:
             ticket.give_back()
             raise
-        has_seed = request.fields.get("seed") is not None
+        needs_seed = request.is_sampled and request.fields.get("seed") is None
         return Exchange(
             request_id=request_id,
             principal=principal,
@@ -144,8 +138,10 @@ class Pipeline:
             hold=hold,
             max_prompt_tokens=sizes.prompt_max,
             max_output_tokens=sizes.output_max,
-            seed=None if has_seed else int.from_bytes(p.entropy(SEED_BYTES), "big"),
+            seed=int.from_bytes(p.entropy(SEED_BYTES), "big") if needs_seed else None,
             arrived=arrived,
+            request_class=caller.request_class,
+            first_attempt=caller.first_attempt,
         )
 
     async def _reserve(
@@ -162,11 +158,11 @@ class Pipeline:
             route_id=target.route_id,
             pool_id=target.pool_id,
             endpoint=request.endpoint,
-            prices=target.prices_for(REQUEST_CLASS),
+            prices=target.prices_for(caller.request_class),
             max_prompt_tokens=sizes.prompt_max,
             max_output_tokens=sizes.output_max * request.choices,
             is_stream=request.stream,
-            request_class=REQUEST_CLASS,
+            request_class=caller.request_class,
             user_ref=user_ref,
             client_retry_count=caller.retry_count,
             estimated_prompt_tokens=sizes.prompt_estimate,
@@ -185,7 +181,7 @@ class Pipeline:
             if replica is None:
                 raise Overloaded()
             is_fresh = failed is not None and failed.verdict == "stale"
-            attempt = self._open(exchange, number, replica, is_fresh)
+            attempt = self._open(exchange, exchange.first_attempt + number, replica, is_fresh)
             tried.add(replica.id)
             failed = await self._try(exchange, attempt, deadlines, sink)
             if failed is None:

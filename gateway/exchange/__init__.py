@@ -9,11 +9,12 @@ from gateway.exchange.ending import Ending, settlement_of
 from gateway.exchange.identity import Pseudonyms
 from gateway.exchange.sink import ClientGone, Sink
 from gateway.exchange.sizes import Sizes, sizes_of
-from gateway.exchange.state import Attempt, Exchange
+from gateway.exchange.state import Attempt, Caller, Exchange
 
 __all__ = [
     "Attempt",
     "AttemptFailed",
+    "Caller",
     "ClientGone",
     "Closer",
     "Ending",

@@ -23,7 +23,6 @@ from gateway.wire.stream import EventTooLarge
 
 __all__ = ["AttemptFailed", "UpstreamCalls"]
 
-REQUEST_CLASS = "interactive"
 PASSED_HEADERS = ("content-type", "x-tollway-ignored")
 
 
@@ -161,7 +160,7 @@ class UpstreamCalls:
             upstream_model=exchange.target.upstream_model,
             fairness_id=self._pseudonyms.fairness_id(principal),
             fairness_weight=principal.fairness_weight,
-            request_class=REQUEST_CLASS,
+            request_class=exchange.request_class,
             cache_salt=self._pseudonyms.cache_salt(principal),
             max_prompt_tokens=exchange.max_prompt_tokens,
             max_output_tokens=exchange.max_output_tokens,

@@ -8,13 +8,26 @@ from gateway.ids import RequestId
 from gateway.ledger.types import Hold
 from gateway.limits import Ticket
 from gateway.routing import LiveReplica, Target
+from gateway.routing.target import RequestClass
 from gateway.tenancy.principal import Principal
 from gateway.upstream import Dialect, UpstreamReply
 from gateway.upstream.dialect import Figure
 from gateway.wire import GenerationRequest, StreamScanner, Usage
 from gateway.wire.answer import Rename
 
-__all__ = ["Attempt", "Exchange"]
+__all__ = ["Attempt", "Caller", "Exchange"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and in what capacity."""
+
+    principal: Principal
+    retry_count: int = 0
+    """How often the client's SDK says it has tried before."""
+    request_class: RequestClass = "interactive"
+    first_attempt: int = 0
+    """The number of the first attempt: above those of an earlier run of the same request, which engines remember."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +81,10 @@ class Exchange:
     hold: Hold
     max_prompt_tokens: int
     max_output_tokens: int  # per choice
-    seed: int | None  # None: the client set one
+    seed: int | None  # None: the client set one, or nothing is drawn
     arrived: float
+    request_class: str = "interactive"
+    first_attempt: int = 0
     set_aside: list[Attempt] = field(default_factory=list)
     """Attempts that were tried again elsewhere; nobody pays for them."""
     attempt: Attempt | None = None

@@ -16,7 +16,7 @@ from gateway.obs.logging import bind_request
 from gateway.pipeline import Caller, Pipeline
 from gateway.routing import Catalogue, Target
 from gateway.tenancy.principal import MODEL_SCOPE, Principal
-from gateway.wire import CHAT, COMPLETIONS, Endpoint, GenerationRequest, parse_generation
+from gateway.wire import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, GenerationRequest, parse_generation
 
 __all__ = ["OpenAIRoutes"]
 
@@ -47,6 +47,9 @@ class OpenAIRoutes:
 
     async def completions(self, call: Call) -> None:
         await self._generate(call, COMPLETIONS)
+
+    async def embeddings(self, call: Call) -> None:
+        await self._generate(call, EMBEDDINGS)
 
     async def models(self, call: Call) -> None:
         call.endpoint = "models"

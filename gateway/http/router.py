@@ -24,6 +24,7 @@ class Router:
         self._handlers: Mapping[str, Mapping[str, Handler]] = {
             "/v1/chat/completions": {"POST": openai.chat_completions},
             "/v1/completions": {"POST": openai.completions},
+            "/v1/embeddings": {"POST": openai.embeddings},
             "/v1/models": {"GET": openai.models},
             "/healthz": {"GET": ops.healthz},
             "/readyz": {"GET": ops.readyz},

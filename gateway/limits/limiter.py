@@ -138,7 +138,7 @@ class Limiter:
 
     async def consume(self, principal: Principal, served_model: str, request: LimitRequest) -> Ticket:
         """Takes what the call needs from every limit that concerns it, or nothing and raises the refusal."""
-        descriptors = descriptors_of(principal, served_model)
+        descriptors = descriptors_of(principal, served_model, request.request_class)
         call = self._next_call_id()
         ticket = await self._ask(call, principal.tenant_id, descriptors, request)
         if ticket.answer.refused is not None:

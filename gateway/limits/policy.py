@@ -33,6 +33,7 @@ __all__ = [
     "size_caps",
 ]
 
+INTERACTIVE = "interactive"
 MINUTE_US = 60_000_000
 BURST_SHARE = 0.1
 CONCURRENCY_RETRY_S = 1.0
@@ -90,6 +91,8 @@ class LimitRequest:
     """What a call is expected to need."""
 
     estimated_tokens: int
+    request_class: str = INTERACTIVE
+    """Each class has buckets of its own, of the same size: a batch takes nothing from who waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +117,14 @@ class SizeCaps:
     max_output_tokens: int | None
 
 
-def descriptors_of(principal: Principal, served_model: str) -> tuple[Descriptor, ...]:
+def descriptors_of(
+    principal: Principal, served_model: str, request_class: str = INTERACTIVE
+) -> tuple[Descriptor, ...]:
     return tuple(
         descriptor
         for scoped in principal.limits
         if _concerns(scoped, principal, served_model)
-        for descriptor in _descriptors(principal.tenant_id, scoped)
+        for descriptor in _descriptors(principal.tenant_id, scoped, request_class)
     )
 
 
@@ -211,9 +216,11 @@ def _concerns(scoped: ScopedLimits, principal: Principal, served_model: str) -> 
     return scoped.key_id in (None, principal.quota_key_id) and scoped.served_model in (None, served_model)
 
 
-def _descriptors(tenant_id: TenantId, scoped: ScopedLimits) -> list[Descriptor]:
+def _descriptors(tenant_id: TenantId, scoped: ScopedLimits, request_class: str) -> list[Descriptor]:
     limits = scoped.limits
     scope, suffix = _scope(scoped)
+    if request_class != INTERACTIVE:
+        suffix = f"{request_class}:{suffix}"
 
     def make(kind: Kind, limit: int, size: int, rate_per_us: float) -> Descriptor:
         key = f"tw:{{{tenant_id}}}:{_METRIC_NAMES[kind]}:{suffix}"

@@ -18,12 +18,14 @@ __all__ = [
     "PriceFilter",
     "PriceRow",
     "ReplicaRow",
+    "RequestClass",
     "RouteRow",
     "RoutingRows",
     "Target",
 ]
 
-BATCH_CLASS = "batch"
+RequestClass = Literal["interactive", "batch"]
+BATCH_CLASS: RequestClass = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Target:
     batch_prices: Prices | None = None
     """What requests of class `batch` pay; the same as others when there are none."""
 
-    def prices_for(self, request_class: str) -> Prices:
+    def prices_for(self, request_class: RequestClass) -> Prices:
         return self.batch_prices or self.prices if request_class == BATCH_CLASS else self.prices
 
 

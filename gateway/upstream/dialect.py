@@ -16,7 +16,11 @@ from gateway.wire.usage import Usage
 
 __all__ = ["PATHS", "Call", "Dialect", "Figure", "Order", "dialect_of"]
 
-PATHS: Mapping[str, str] = {"chat.completions": "/v1/chat/completions", "completions": "/v1/completions"}
+PATHS: Mapping[str, str] = {
+    "chat.completions": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "embeddings": "/v1/embeddings",
+}
 
 
 @dataclass(frozen=True, slots=True)

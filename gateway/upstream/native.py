@@ -42,9 +42,10 @@ class NativeDialect:
             "x-request-class": order.request_class,
             "x-cache-salt": order.cache_salt,
             "x-max-prompt-tokens": str(order.max_prompt_tokens),
-            "x-max-output-tokens": str(order.max_output_tokens),
             **authorization(key),
         }
+        if request.is_sampled:
+            headers["x-max-output-tokens"] = str(order.max_output_tokens)
         body = render(request, changes, CLIENT_MAY_NOT_SET)
         return Call(base_url + PATHS[request.endpoint], headers, body)
 

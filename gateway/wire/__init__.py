@@ -5,13 +5,14 @@ engine and no tenant.
 """
 
 from gateway.wire.answer import Answer, read_answer, read_error
-from gateway.wire.request import CHAT, COMPLETIONS, Endpoint, GenerationRequest, parse_generation
+from gateway.wire.request import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, GenerationRequest, parse_generation
 from gateway.wire.stream import StreamScanner
 from gateway.wire.usage import Usage
 
 __all__ = [
     "CHAT",
     "COMPLETIONS",
+    "EMBEDDINGS",
     "Answer",
     "Endpoint",
     "GenerationRequest",

@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 import orjson
 
-from gateway.errors import InvalidRequest, InvalidValue, MissingParameter
+from gateway.errors import InvalidRequest, InvalidValue, MissingParameter, UnsupportedParameter
 
-__all__ = ["CHAT", "COMPLETIONS", "Endpoint", "GenerationRequest", "parse_generation", "render"]
+__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "Endpoint", "GenerationRequest", "parse_generation", "render"]
 
-Endpoint = Literal["chat.completions", "completions"]
+Endpoint = Literal["chat.completions", "completions", "embeddings"]
 CHAT: Endpoint = "chat.completions"
 COMPLETIONS: Endpoint = "completions"
+EMBEDDINGS: Endpoint = "embeddings"
 
 CHOICES_MAX = 128
 PROMPTS_MAX = 2048
@@ -37,7 +38,7 @@ class GenerationRequest:
     include_usage: bool  # the client asked for the usage chunk
     max_output_tokens: int | None  # per choice, as the client asked
     choices: int  # answers in all: prompts × n
-    messages: int  # parts that a template wraps: messages, or prompts
+    messages: int  # parts that a template wraps: messages, prompts, or inputs
     body_bytes: int
     fields: Mapping[str, Any]  # the whole body, unknown fields included
 
@@ -45,6 +46,11 @@ class GenerationRequest:
     def prompt_tokens_max(self) -> int:
         """No tokenizer needed: a token is at least one byte, and JSON never shortens a text."""
         return self.body_bytes + TEMPLATE_TOKENS_MAX
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tokens are drawn, so that there is something for a seed to decide."""
+        return self.endpoint != EMBEDDINGS
 
     @property
     def user(self) -> str | None:
@@ -60,14 +66,16 @@ def parse_generation(endpoint: Endpoint, raw: bytes) -> GenerationRequest:
     if not isinstance(model, str) or not model:
         raise InvalidRequest("'model' must be a non-empty string.", "model")
     stream = _flag(fields, "stream")
+    if stream and endpoint == EMBEDDINGS:
+        raise UnsupportedParameter("stream")
     parts = _parts(endpoint, fields)
     return GenerationRequest(
         endpoint=endpoint,
         model=model,
         stream=stream,
         include_usage=_include_usage(fields, stream),
-        max_output_tokens=_max_output(fields),
-        choices=(1 if endpoint == CHAT else parts) * _integer(fields, "n", 1, CHOICES_MAX, 1),
+        max_output_tokens=0 if endpoint == EMBEDDINGS else _max_output(fields),
+        choices=_choices(endpoint, fields, parts),
         messages=parts,
         body_bytes=len(raw),
         fields=fields,
@@ -146,8 +154,14 @@ def _max_output(fields: dict[str, Any]) -> int | None:
     return None
 
 
+def _choices(endpoint: Endpoint, fields: dict[str, Any], parts: int) -> int:
+    if endpoint == EMBEDDINGS:
+        return 1
+    return (1 if endpoint == CHAT else parts) * _integer(fields, "n", 1, CHOICES_MAX, 1)
+
+
 def _parts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
-    """Messages of a chat, prompts of a completion: at least one."""
+    """Messages of a chat, prompts of a completion, inputs to embed: at least one."""
     if endpoint == CHAT:
         messages = fields.get("messages")
         if messages is None:
@@ -157,15 +171,20 @@ def _parts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
         if not messages:
             raise InvalidValue("'messages' must not be empty.", "messages")
         return len(messages)
-    prompt = fields.get("prompt")
-    if prompt is None:
-        raise MissingParameter("prompt")
-    if isinstance(prompt, str):
+    return _texts(fields, "input" if endpoint == EMBEDDINGS else "prompt")
+
+
+def _texts(fields: dict[str, Any], name: str) -> int:
+    """How many texts the field holds: one string or one list of token ids, or a list of such."""
+    texts = fields.get(name)
+    if texts is None:
+        raise MissingParameter(name)
+    if isinstance(texts, str):
         return 1
-    if not isinstance(prompt, list):
-        raise InvalidRequest("'prompt' must be a string or an array.", "prompt")
-    if not prompt:
-        raise InvalidValue("'prompt' must not be empty.", "prompt")
-    if not isinstance(prompt[0], int) and len(prompt) > PROMPTS_MAX:
-        raise InvalidValue(f"'prompt' must not hold more than {PROMPTS_MAX} prompts.", "prompt")
-    return 1 if isinstance(prompt[0], int) else len(prompt)
+    if not isinstance(texts, list):
+        raise InvalidRequest(f"'{name}' must be a string or an array.", name)
+    if not texts:
+        raise InvalidValue(f"'{name}' must not be empty.", name)
+    if not isinstance(texts[0], int) and len(texts) > PROMPTS_MAX:
+        raise InvalidValue(f"'{name}' must not hold more than {PROMPTS_MAX} texts.", name)
+    return 1 if isinstance(texts[0], int) else len(texts)

@@ -63,6 +63,7 @@ class FakeEngine:
             [
                 web.post("/v1/chat/completions", self._generate),
                 web.post("/v1/completions", self._generate),
+                web.post("/v1/embeddings", self._generate),
                 web.get("/v1/models", self._models),
                 web.get("/health", self._health),
                 web.get("/ready", self._ready),
@@ -153,7 +154,7 @@ class FakeEngine:
             return DRAINING
         if body.get("model") != self.model:
             return Refusal(404, "invalid_request_error", "model_not_found", "No such model.")
-        if "messages" not in body and "prompt" not in body:
+        if not {"messages", "prompt", "input"} & body.keys():
             return Refusal(400, "invalid_request_error", "missing_required_parameter", "Nothing to answer.")
         if len(replies.words(body)) > self.max_model_len:
             return TOO_LONG
@@ -168,6 +169,8 @@ class FakeEngine:
             seen.state = "died"
             _cut(request)
             raise ConnectionResetError
+        if seen.path.endswith("/embeddings"):
+            return await self._embed(seen, script)
         tokens = list(script.tokens) if script.tokens is not None else replies.last_words(seen.body)
         limit = seen.body.get("max_completion_tokens") or seen.body.get("max_tokens") or len(tokens)
         limit = min(limit, int(seen.headers.get("x-max-output-tokens", limit)))
@@ -233,6 +236,15 @@ class FakeEngine:
         return _json(
             200, replies.whole(seen.chat, plan.head, text, "abort" if aborted else plan.finish, usage)
         )
+
+    async def _embed(self, seen: Seen, script: Script) -> web.StreamResponse:
+        await self._pause(seen, script.first_token_delay_s)
+        if script.fail_after is not None:
+            seen.state = "died"
+            return _json(500, replies.error("It broke.", "server_error") | {"usage": seen.usage.json()})
+        seen.state = "aborted" if seen.abort.is_set() else "finished"
+        usage = seen.usage if script.usage else None
+        return _json(200, replies.embeddings(self.model, seen.body, usage))
 
     async def _misfortune(
         self,

@@ -5,7 +5,9 @@ Knows the wire shapes only; what happens when is fakes/engine.py's.
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +65,21 @@ def whole(chat: bool, head: dict[str, Any], text: str, finish: str, usage: Usage
     return body | ({"usage": usage.json()} if usage is not None else {})
 
 
+def embeddings(name: str, body: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+    """One vector per input: how long its text is, and which it is; as numbers or as their bytes."""
+    inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+    vectors = [(float(len(str(text))), float(index)) for index, text in enumerate(inputs)]
+    if body.get("encoding_format") == "base64":
+        data: list[Any] = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
+    else:
+        data = [list(vector) for vector in vectors]
+    found = [
+        {"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(data)
+    ]
+    counts = {"prompt_tokens": usage.prompt_tokens, "total_tokens": usage.prompt_tokens} if usage else None
+    return {"object": "list", "model": name, "data": found} | ({"usage": counts} if counts else {})
+
+
 def model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "tollway"}
 
@@ -71,7 +88,7 @@ def words(body: dict[str, Any]) -> list[str]:
     """What a request asks, as the fake's tokens: one per word, of every message or of the prompt."""
     if "messages" in body:
         return [word for message in body["messages"] for word in _text(message.get("content")).split()]
-    prompt = body.get("prompt", "")
+    prompt = body.get("prompt", body.get("input", ""))
     return prompt.split() if isinstance(prompt, str) else [str(part) for part in prompt]
 
 

@@ -23,11 +23,18 @@ from tests.harness import SERVED, Gateway, Tenant
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+EMBEDDINGS = "/v1/embeddings"
 GENERATING = (CHAT, COMPLETIONS)
+WAYS = [*((path, stream) for path in GENERATING for stream in (False, True)), (EMBEDDINGS, False)]
+"""Every endpoint that is paid for, and whether its answer is streamed."""
 
 
 def body(path: str, stream: bool = False, **fields: Any) -> dict[str, Any]:
-    asked = {"messages": [{"role": "user", "content": WORDS}]} if path == CHAT else {"prompt": WORDS}
+    asked: dict[str, Any] = {
+        CHAT: {"messages": [{"role": "user", "content": WORDS}]},
+        COMPLETIONS: {"prompt": WORDS},
+        EMBEDDINGS: {"input": WORDS},
+    }[path]
     return {"model": SERVED, **asked, "stream": stream, **fields}
 
 
@@ -41,9 +48,11 @@ async def post(
         return answer, b""
 
 
-def test_every_route_that_generates_is_here(gateway_routes: dict[str, set[str]]) -> None:
+def test_every_route_that_is_paid_for_is_here(gateway_routes: dict[str, set[str]]) -> None:
     """So that the tests below mean every endpoint: a new one has to be added to them."""
-    assert {path for path, methods in gateway_routes.items() if "POST" in methods} == set(GENERATING)
+    assert {path for path, methods in gateway_routes.items() if "POST" in methods} == {
+        path for path, _ in WAYS
+    }
 
 
 @pytest.fixture
@@ -70,7 +79,7 @@ WHATEVER = {
 }
 
 
-@pytest.mark.parametrize("path", GENERATING)
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, EMBEDDINGS])
 async def test_every_admitted_request_has_one_event_under_an_id_of_ours(
     gateway: Gateway, engine: FakeEngine, path: str
 ) -> None:
@@ -78,7 +87,7 @@ async def test_every_admitted_request_has_one_event_under_an_id_of_ours(
     tenant = await gateway.serve(engine)
     ids = []
     for name, script in WHATEVER.items():
-        for stream in (False, True):
+        for stream in (stream for route, stream in WAYS if route == path):
             engine.default = script
             answer, _ = await post(gateway, tenant, path, body(path, stream))
             ids.append(answer.headers["x-request-id"])
@@ -89,11 +98,10 @@ async def test_every_admitted_request_has_one_event_under_an_id_of_ours(
     events = await gateway.events(len(ids))
     assert sorted(event["request_id"] for event in events) == sorted(ids)
     assert all(one.startswith("req_") for one in ids)
-    assert len(set(ids)) == 4 * len(WHATEVER)
+    assert len(set(ids)) == 2 * len(WHATEVER) * sum(route == path for route, _ in WAYS)
 
 
-@pytest.mark.parametrize("path", GENERATING)
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("path", "stream"), WAYS)
 async def test_one_request_is_one_event_however_often_it_was_tried(
     gateway: Gateway, engine: FakeEngine, path: str, stream: bool
 ) -> None:
@@ -104,7 +112,9 @@ async def test_one_request_is_one_event_however_often_it_was_tried(
         answer, raw = await post(gateway, tenant, path, body(path, stream))
         assert answer.status == 200, raw
     for event in await gateway.events(3):
-        assert (event["status"], event["completion_tokens"], event["amount_nanousd"]) == ("ok", 5, 5500)
+        output = 0 if path == EMBEDDINGS else 5
+        assert (event["status"], event["completion_tokens"]) == ("ok", output)
+        assert event["amount_nanousd"] == 500 + output * 1000
     assert [seen.attempt for seen in engine.requests] == [0, 0, 1, 0, 1, 2]
     assert await gateway.sql("SELECT count(*) AS n FROM outbox WHERE topic = 'usage'") == [{"n": 3}]
 
@@ -245,14 +255,13 @@ async def test_over_budget_is_429_on_every_route(gateway: Gateway, engine: FakeE
     for whose in ({"project_id": tenant.id}, {"project_id": tenant.id, "key_id": tenant.key_id}, {}):
         budget = {"period": "monthly", "limit_nanousd": 1, **whose}
         made = await gateway.admin("POST", "/budgets", budget)
-        for path in GENERATING:
-            for stream in (False, True):
-                for headers in ({}, {"openai-project": "another"}, {"idempotency-key": "k"}):
-                    asked = body(path, stream, user="nobody-yet")
-                    answer = await gateway.request("POST", path, asked, tenant.key, headers=headers)
-                    assert answer.status == 429, await answer.text()
-                    assert (await answer.json())["error"]["type"] == "insufficient_quota"
-                    assert answer.headers["x-should-retry"] == "false"
+        for path, stream in WAYS:
+            for headers in ({}, {"openai-project": "another"}, {"idempotency-key": "k"}):
+                asked = body(path, stream, user="nobody-yet")
+                answer = await gateway.request("POST", path, asked, tenant.key, headers=headers)
+                assert answer.status == 429, await answer.text()
+                assert (await answer.json())["error"]["type"] == "insufficient_quota"
+                assert answer.headers["x-should-retry"] == "false"
         await gateway.admin("DELETE", f"/budgets/{made['id']}")
     assert engine.requests == []
     assert await gateway.events(0) == []

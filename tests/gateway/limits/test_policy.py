@@ -85,6 +85,14 @@ def test_all_keys_of_a_call_share_the_tenants_hash_tag_and_differ() -> None:
     assert all(key.startswith("tw:{proj_a}:") for key in keys)
 
 
+def test_each_class_has_buckets_of_its_own() -> None:
+    who = principal_of(ScopedLimits(None, None, ALL), ScopedLimits(KeyId("key_a"), None, ALL))
+    interactive, batch = descriptors_of(who, "t"), descriptors_of(who, "t", "batch")
+    assert not {one.key for one in interactive} & {one.key for one in batch}
+    assert [one.size for one in interactive] == [one.size for one in batch]
+    assert all(one.key.startswith("tw:{proj_a}:") for one in batch)
+
+
 def test_burst_is_a_tenth_and_at_least_one_unless_given() -> None:
     def size(limits: LimitSet) -> int:
         return descriptors_of(principal_of(ScopedLimits(None, None, limits)), "m")[0].size

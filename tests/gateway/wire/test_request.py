@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.wire.request import CHAT, COMPLETIONS, Endpoint, parse_generation, render
+from gateway.wire.request import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, parse_generation, render
 
 CHAT_BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -88,3 +88,19 @@ def test_refuses_a_prompt(prompt: Any, code: str | None) -> None:
     with pytest.raises(GatewayError) as caught:
         parse_generation(COMPLETIONS, json.dumps({"model": "m", "prompt": prompt}).encode())
     assert (caught.value.code, caught.value.param) == (code, "prompt")
+
+
+@pytest.mark.parametrize(
+    ("texts", "count"), [("a b", 1), (["a", "b"], 2), ([1, 2, 3], 1), ([[1, 2], [3]], 2), ([""], 1)]
+)
+def test_every_input_to_embed_counts_and_nothing_is_generated(texts: Any, count: int) -> None:
+    body = {"model": "m", "input": texts, "max_tokens": 5, "n": 3}
+    request = parse_generation(EMBEDDINGS, json.dumps(body).encode())
+    assert (request.messages, request.choices, request.max_output_tokens) == (count, 1, 0)
+    assert not request.is_sampled
+
+
+def test_vectors_are_not_streamed() -> None:
+    with pytest.raises(GatewayError) as caught:
+        parse_generation(EMBEDDINGS, json.dumps({"model": "m", "input": "a", "stream": True}).encode())
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "stream")
