@@ -56,6 +56,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: dict[int, float] = {}
     allowed_token_ids: tuple[int, ...] = ()
     """Empty means all."""
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    """Sequences of tokens that must not stand in the answer: the last token of one is impossible behind the others."""
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end the answer, beside the model's own end tokens."""
     ignore_eos: bool = False

@@ -44,6 +44,7 @@ MIN_LEN = tl.constexpr(10)
 NUM_EDITS = tl.constexpr(11)
 RESTRICTED = tl.constexpr(12)
 """1: only the tokens of the row's mask are allowed."""
+NUM_BAD_WORDS = tl.constexpr(13)
 
 
 def pack_row(
@@ -61,11 +62,12 @@ def pack_row(
     min_len: int = 0,
     num_edits: int = 0,
     restricted: bool = False,
+    num_bad_words: int = 0,
 ) -> tuple[list[float], list[int]]:
     """A row's real numbers and its integers, in the order of the table; the default is the plain greedy row.
     `seed` is a two's complement int64."""
     floats = [temperature, min_p, top_p, repetition, presence, frequency]
-    ints = [top_k, seed, prompt_len, num_logprobs, min_len, num_edits, int(restricted)]
+    ints = [top_k, seed, prompt_len, num_logprobs, min_len, num_edits, int(restricted), num_bad_words]
     return floats, ints + [0] * (WORDS - _FLOATS - len(ints))
 
 
@@ -96,7 +98,7 @@ def is_penalised(table, row):
 def is_edited(table, row):
     """Whether the row's logits change before it is drawn."""
     listed = (int_setting(table, row, NUM_EDITS) > 0) | (int_setting(table, row, RESTRICTED) > 0)
-    return listed | is_penalised(table, row)
+    return listed | (int_setting(table, row, NUM_BAD_WORDS) > 0) | is_penalised(table, row)
 
 
 @triton.jit

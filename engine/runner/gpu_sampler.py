@@ -17,6 +17,7 @@ from torch import Tensor
 from engine.core.contract import RowInit
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.row_settings import RowBook, RowSettings, SettingsError
+from kernels.bad_words import MAX_WORD_TOKENS, MAX_WORDS, forbid_words, pack_words
 from kernels.logit_edits import END_BIT, edit_logits
 from kernels.logprobs import MAX_LOGPROBS, allocate_logprobs, find_logprobs
 from kernels.penalties import penalise_triton
@@ -41,6 +42,9 @@ class GPUSampler(RowBook):
         self._table = torch.zeros(max_rows, WORDS, dtype=torch.int64, device=device)
         self._allowed = torch.zeros(max_rows, -(-vocab_size // 32), dtype=torch.int32, device=device)
         self._edit_ids = torch.zeros(max_rows, MAX_EDITS, dtype=torch.int32, device=device)
+        self._bad_words = torch.full(
+            (max_rows, MAX_WORDS, MAX_WORD_TOKENS), -1, dtype=torch.int32, device=device
+        )
         self._edit_biases = torch.zeros(max_rows, MAX_EDITS, dtype=torch.float32, device=device)
         self._kept = torch.zeros(max_rows, vocab_size, dtype=torch.float32, device=device)
         self._uses = torch.zeros(max_rows, vocab_size, dtype=torch.int32, device=device)
@@ -69,6 +73,7 @@ class GPUSampler(RowBook):
         `tokens` [R, positions] int32; the chosen one belongs at position `lens`."""
         table, survivors = self._table, self._survivors
         edit_logits(logits, self._kept, rows, lens, table, self._allowed, self._edit_ids, self._edit_biases)
+        forbid_words(logits, rows, lens, table, self._bad_words, tokens)
         penalise_triton(logits, self._uses, rows, lens, table, tokens)
         find_survivors(survivors, logits, rows, table)
         run_race(self._race, logits, rows, lens, table, survivors.cut, survivors.last, out)
@@ -100,6 +105,7 @@ class GPUSampler(RowBook):
             min_len=settings.min_len,
             num_edits=self._send_edits(init.row, settings),
             restricted=self._send_allowed(init.row, settings),
+            num_bad_words=self._send_bad_words(init.row, settings),
         )
 
     def _check(self, params: SamplingParams, num_prompt_tokens: int) -> RowSettings:
@@ -112,6 +118,9 @@ class GPUSampler(RowBook):
             raise SettingsError(
                 f"logit_bias and stop_token_ids name {named} tokens; at most {MAX_EDITS} are possible"
             )
+        words = params.bad_words
+        if len(words) > MAX_WORDS or any(len(word) > MAX_WORD_TOKENS for word in words):
+            raise SettingsError(f"bad_words: at most {MAX_WORDS} of {MAX_WORD_TOKENS} tokens are possible")
         return settings
 
     def _send_edits(self, row: int, settings: RowSettings) -> int:
@@ -139,6 +148,11 @@ class GPUSampler(RowBook):
         signed = torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
         self._allowed[row].copy_(self._stage(signed))
         return True
+
+    def _send_bad_words(self, row: int, settings: RowSettings) -> int:
+        if settings.bad_words:
+            self._bad_words[row, : len(settings.bad_words)].copy_(self._stage(pack_words(settings.bad_words)))
+        return len(settings.bad_words)
 
     def _stage(self, host: Tensor) -> Tensor:
         """On the device, through pinned memory that torch keeps until the copy is over."""

@@ -36,6 +36,7 @@ class RowSettings:
     end_tokens: Tensor | None = None
     """Banned while the row is shorter than `min_len`."""
     min_len: int = 0
+    bad_words: tuple[tuple[int, ...], ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -71,7 +72,8 @@ class RowSettings:
             greedy=params.temperature == 0,
             penalised=(params.repetition_penalty, params.presence_penalty, params.frequency_penalty)
             != (1, 0, 0),
-            has_edits=not (allowed is None and bias_ids is None and end_tokens is None),
+            has_edits=bool(params.bad_words)
+            or not (allowed is None and bias_ids is None and end_tokens is None),
             num_logprobs=params.num_logprobs,
             num_prompt_logprobs=params.num_prompt_logprobs,
             num_prompt_tokens=num_prompt_tokens,
@@ -81,10 +83,11 @@ class RowSettings:
             bias=None if bias_ids is None else torch.tensor(list(params.logit_bias.values()), device=device),
             end_tokens=end_tokens,
             min_len=num_prompt_tokens + params.min_tokens,
+            bad_words=_checked_words(params.bad_words, vocab_size),
         )
 
-    def edit(self, logits: Tensor, length: int) -> None:
-        """Masks and biases of a row of `length` tokens, in place on its logits [V]."""
+    def edit(self, logits: Tensor, length: int, tokens: Tensor) -> None:
+        """Masks and biases of a row of `length` tokens, in place on its logits [V]; `tokens` are the row's."""
         if self.allowed is not None:
             kept = logits[self.allowed]
             logits.fill_(float("-inf"))
@@ -93,6 +96,15 @@ class RowSettings:
             logits[self.bias_ids] += self.bias
         if self.end_tokens is not None and length < self.min_len:
             logits[self.end_tokens] = float("-inf")
+        forbidden = self._next_of_bad_words(length, tokens) if self.bad_words else []
+        if forbidden:
+            logits[forbidden] = float("-inf")
+
+    def _next_of_bad_words(self, length: int, tokens: Tensor) -> list[int]:
+        """The tokens that would complete a bad word which the answer ends with already."""
+        longest = max(map(len, self.bad_words)) - 1
+        tail = tuple(tokens[max(self.num_prompt_tokens, length - longest) : length].tolist())
+        return [word[-1] for word in self.bad_words if len(word) == 1 or tail[1 - len(word) :] == word[:-1]]
 
 
 class RowBook:
@@ -123,6 +135,13 @@ class RowBook:
         """A failed row is sampled as a plain greedy one; its token is dropped."""
         settings = self._rows[row]
         return settings if isinstance(settings, RowSettings) else RowSettings.plain()
+
+
+def _checked_words(words: tuple[tuple[int, ...], ...], vocab_size: int) -> tuple[tuple[int, ...], ...]:
+    for word in words:
+        if not word or not all(0 <= token_id < vocab_size for token_id in word):
+            raise SettingsError(f"bad_words names {word}, but the vocabulary ends at {vocab_size - 1}")
+    return words
 
 
 def _token_tensor(field: str, token_ids: list[int], vocab_size: int, device: torch.device) -> Tensor | None:

@@ -84,7 +84,7 @@ class Sampler(RowBook):
         raw = logits[list(wanted)] if wanted else None
         for i, entry in enumerate(settings):
             if entry.has_edits:
-                entry.edit(logits[i], lens[i])
+                entry.edit(logits[i], lens[i], tokens[rows[i]])
         if all(entry.greedy and not entry.penalised for entry in settings):
             token_ids = argmax(logits)
         else:

@@ -23,6 +23,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from kernels.attention_plan import allocate_plan, build_plan
+from kernels.bad_words import MAX_WORD_TOKENS, MAX_WORDS, forbid_words
 from kernels.e4m3 import E4M3
 from kernels.expand_batch import allocate_batch, expand_batch, write_sampled
 from kernels.fresh_keys import FreshKeys
@@ -185,6 +186,8 @@ def _sample(vocab: int, device: torch.device) -> None:
     survivors = allocate_survivors(ROWS, vocab, device)
     choose_greedily_triton(logits, per_row, uses, per_row, per_row)
     edit_logits(logits, logits, per_row, per_row, table, uses, ints, logits)
+    words = torch.zeros(ROWS, MAX_WORDS, MAX_WORD_TOKENS, dtype=torch.int32)
+    forbid_words(logits, per_row, per_row, table, words, ints)
     penalise_triton(logits, uses, per_row, per_row, table, ints)
     find_survivors(survivors, logits, per_row, table)
     race = allocate_race(ROWS, vocab, device)

@@ -36,6 +36,11 @@ def _random_params(draw: random.Random) -> SamplingParams:
         "frequency_penalty": draw.choice([-0.4, 1.1]),
         "logit_bias": {token: draw.uniform(-3, 3) for token in tokens[:20]},
         "allowed_token_ids": tuple(tokens[5:]),
+        "bad_words": tuple(
+            tuple(draw.randrange(VOCAB) for _ in range(size))
+            for size in (1, 1, 2, 2, 3, 16)
+            for _ in range(9)
+        ),
         "min_tokens": draw.choice([1, 200]),
         "stop_token_ids": tuple(tokens[:4]),
         "ignore_eos": draw.random() < 0.5,
@@ -117,6 +122,10 @@ def test_a_row_keeps_nothing_of_its_last_owner(seed: int) -> None:
     [
         ({"logit_bias": {VOCAB: 1.0}}, "logit_bias names token 97"),
         ({"num_logprobs": 21}, "num_logprobs must be at most 20"),
+        ({"bad_words": ((5, VOCAB),)}, "bad_words names"),
+        ({"bad_words": ((),)}, "bad_words names"),
+        ({"bad_words": ((1,) * 17,)}, "at most 256 of 16 tokens"),
+        ({"bad_words": ((1,),) * 257}, "at most 256 of 16 tokens"),
     ],
 )
 def test_unusable_settings_are_reported_and_drawn_as_greedy(
