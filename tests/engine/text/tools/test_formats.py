@@ -1,0 +1,34 @@
+"""Templates tell which format their model writes, or that it is none of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.text.chat_template import GEMMA_TEMPLATE
+from engine.text.tools.formats import FORMATS, format_of
+
+
+@pytest.mark.parametrize(
+    ("excerpt", "name"),
+    [
+        ('{% if tools %}… within <tool_call></tool_call> tags: <tool_call>{"name": …}{% endif %}', "hermes"),
+        ("{{ '[AVAILABLE_TOOLS]' + tools | tojson }}{{ '[TOOL_CALLS]' }}", "mistral"),
+        (
+            '{{ tools }}\'{"name": function name, "parameters": dictionary of argument name and its value}\'',
+            "llama3_json",
+        ),
+        ('{{ tools }}"{\\"name\\": function name, \\"parameters\\": dictionary}"', "llama3_json"),
+        ("{{ tools }}'[func_name1(params_name1=params_value1), func_name2(params)]'", "pythonic"),
+        ("{% if tools %}<tool_call>\n<function=example>\n<parameter=x>{% endif %}", None),
+        ("{% if tools %}{{ tools }}{% endif %}", None),
+        ("<tool_call> without anything to call", None),
+        (GEMMA_TEMPLATE, None),
+    ],
+)
+def test_format_of_a_template(excerpt: str, name: str | None) -> None:
+    found = format_of(excerpt)
+    assert (found and found.name) == name
+
+
+def test_names_are_the_formats_own() -> None:
+    assert all(name == format_.name for name, format_ in FORMATS.items())
