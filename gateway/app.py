@@ -15,7 +15,7 @@ from gateway.audit.repository import AuditRepository
 from gateway.cache import create_cache
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database
-from gateway.exchange import Closer, Pseudonyms, UpstreamCalls
+from gateway.exchange import Attempts, Closer, Pseudonyms, UpstreamCalls
 from gateway.exports.destination import configured_store
 from gateway.http.admin.app import AdminParts, create_admin
 from gateway.http.auth import Authenticator
@@ -114,7 +114,7 @@ class GatewayApp:
         await self.ledger.start()
         await self.notebook.start()
         self._tasks = [
-            asyncio.create_task(self.replicas.poll_forever(self._poll)),
+            asyncio.create_task(self.replicas.poll_forever(self.ask_status)),
             asyncio.create_task(self.schema.wait()),
         ]
 
@@ -171,14 +171,23 @@ class GatewayApp:
             estimator=TokenEstimator(),
             ledger=self.ledger,
             notebook=self.notebook,
+            attempts=self._attempts(pseudonyms),
+            closer=self.closer,
+            pseudonyms=pseudonyms,
+            clock=self.clock,
+            entropy=self.entropy,
+            metrics=self.metrics,
+        )
+
+    def _attempts(self, pseudonyms: Pseudonyms) -> Attempts:
+        return Attempts(
+            replicas=self.replicas,
             calls=UpstreamCalls(self.client, self.replicas, pseudonyms, self.clock),
             closer=self.closer,
             dialects={OWN_ENGINE: NativeDialect(), "openai": GenericDialect()},
-            pseudonyms=pseudonyms,
             engine_key=self.engine_key,
             timeouts=Timeouts.of(self.settings.upstream),
             clock=self.clock,
-            entropy=self.entropy,
             metrics=self.metrics,
         )
 
@@ -217,7 +226,7 @@ class GatewayApp:
         for tenant in self.catalogue.tenants:
             self.metrics.labels.register("tenant", tenant)
 
-    async def _poll(self, row: ReplicaRow) -> EngineStatus | None:
+    async def ask_status(self, row: ReplicaRow) -> EngineStatus | None:
         if row.engine_kind != OWN_ENGINE:
             return None
         return await poll_status(self.client, row.url, self.engine_key, POLL_TIMEOUT_S)

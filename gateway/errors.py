@@ -29,6 +29,7 @@ __all__ = [
     "MissingCredentials",
     "MissingParameter",
     "ModelNotFound",
+    "NoReplicaReady",
     "NotFound",
     "Overloaded",
     "QuotaCode",
@@ -302,10 +303,21 @@ class ServiceUnavailable(ServerError):
 
 
 class Overloaded(ServiceUnavailable):
-    """Every replica of the pool is saturated, draining or away."""
+    """The replicas that could be asked are saturated or draining."""
 
-    def __init__(self, retry_after_s: float = 1.0) -> None:
-        super().__init__("The model is overloaded right now. Please retry in a moment.", retry_after_s)
+    def __init__(
+        self,
+        retry_after_s: float = 1.0,
+        message: str = "The model is overloaded right now. Please retry in a moment.",
+    ) -> None:
+        super().__init__(message, retry_after_s)
+
+
+class NoReplicaReady(Overloaded):
+    """There is nobody to ask: all replicas of the pool are starting, draining, broken or gone."""
+
+    def __init__(self) -> None:
+        super().__init__(message="No replica of this model is ready. Please retry in a moment.")
 
 
 class UpstreamTimeout(ServerError):

@@ -8,7 +8,6 @@ concluded once, in a `finally` that never awaits. This file knows no HTTP, no SQ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.clock import Clock
@@ -18,11 +17,9 @@ from gateway.errors import (
     ModelNotFound,
     Overloaded,
     ServiceUnavailable,
-    UpstreamTimeout,
 )
 from gateway.exchange import (
-    Attempt,
-    AttemptFailed,
+    Attempts,
     Caller,
     ClientGone,
     Closer,
@@ -31,24 +28,20 @@ from gateway.exchange import (
     Pseudonyms,
     Sink,
     Sizes,
-    UpstreamCalls,
     sizes_of,
 )
-from gateway.ids import Entropy, ReplicaId, RequestId
+from gateway.ids import Entropy, RequestId
 from gateway.ledger import Ledger
 from gateway.ledger.notebook import Notebook
 from gateway.ledger.types import Hold, Reservation
 from gateway.limits import Limiter, LimitRequest, TokenEstimator
 from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
-from gateway.routing import Catalogue, LiveReplica, Replicas, Target
-from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
-from gateway.wire import GenerationRequest, StreamScanner
-from gateway.wire.answer import Rename
+from gateway.routing import Catalogue, Prompt, Replicas, Target
+from gateway.wire import GenerationRequest
 
 __all__ = ["Caller", "Parts", "Pipeline"]
 
-ATTEMPTS_MAX = 3
 SEED_BYTES = 4
 
 
@@ -62,12 +55,9 @@ class Parts:
     estimator: TokenEstimator
     ledger: Ledger
     notebook: Notebook
-    calls: UpstreamCalls
+    attempts: Attempts
     closer: Closer
-    dialects: Mapping[str, Dialect]
     pseudonyms: Pseudonyms
-    engine_key: str | None
-    timeouts: Timeouts
     clock: Clock
     entropy: Entropy
     metrics: Metrics
@@ -84,7 +74,7 @@ class Pipeline:
         # How it ends if an exception that nobody expected comes: our fault, nobody pays.
         ending = Ending("error", exchange.arrived, "internal_error", "our_error")
         try:
-            await self._serve(exchange, sink)
+            await self._p.attempts.run(exchange, sink)
             failpoint("answer.last_byte")
             ending = Ending("ok", self._p.clock.monotonic())
         except GatewayError as error:
@@ -139,6 +129,7 @@ class Pipeline:
             max_prompt_tokens=sizes.prompt_max,
             max_output_tokens=sizes.output_max,
             seed=int.from_bytes(p.entropy(SEED_BYTES), "big") if needs_seed else None,
+            prompt=Prompt(request, p.pseudonyms.cache_salt(principal)),
             arrived=arrived,
             request_class=caller.request_class,
             first_attempt=caller.first_attempt,
@@ -168,96 +159,6 @@ class Pipeline:
             estimated_prompt_tokens=sizes.prompt_estimate,
         )
         return await self._p.ledger.reserve(reservation)
-
-    async def _serve(self, exchange: Exchange, sink: Sink) -> None:
-        """Tries replicas until one has answered; another one only while no data has come."""
-        p, target = self._p, exchange.target
-        deadlines = Deadlines(p.timeouts, exchange.request.stream)
-        p.replicas.budget(target.pool_id).note_request(p.clock.monotonic())
-        replica = next(iter(p.replicas.order(target)), None)
-        tried: set[ReplicaId] = set()
-        failed: AttemptFailed | None = None
-        for number in range(ATTEMPTS_MAX):
-            if replica is None:
-                raise Overloaded()
-            is_fresh = failed is not None and failed.verdict == "stale"
-            attempt = self._open(exchange, exchange.first_attempt + number, replica, is_fresh)
-            tried.add(replica.id)
-            failed = await self._try(exchange, attempt, deadlines, sink)
-            if failed is None:
-                return
-            is_last = number + 1 == ATTEMPTS_MAX or attempt.has_data or deadlines.expired == "total"
-            replica = None if is_last else self._next(target, attempt, failed, tried)
-            if replica is None:
-                raise failed.error
-            await self._set_aside(exchange, attempt, replica)
-            p.metrics.upstream_retries.labels(pool=target.pool_id).inc()
-
-    def _open(self, exchange: Exchange, number: int, replica: LiveReplica, is_fresh: bool) -> Attempt:
-        target = exchange.target
-        rename = Rename.between(target.upstream_model, target.served_model)
-        attempt = exchange.attempt = Attempt(
-            number=number,
-            replica=replica,
-            dialect=dialect_of(target.engine_kind, self._p.dialects),
-            # An engine that somebody else runs must never see the key of ours.
-            key=self._p.engine_key if target.engine_kind != "external" else None,
-            scanner=StreamScanner(not exchange.request.include_usage, rename),
-            rename=rename,
-            epoch=replica.epoch,
-            is_fresh=is_fresh,
-        )
-        self._p.replicas.began(replica)
-        return attempt
-
-    async def _try(
-        self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink
-    ) -> AttemptFailed | None:
-        """None when the attempt has answered. Judges the replica by what happened, and counts it."""
-        p, outcome = self._p, "answered"
-        failed: AttemptFailed | None = None
-        try:
-            await p.calls.run(exchange, attempt, deadlines, sink)
-            p.closer.finish(attempt)
-        except AttemptFailed as error:
-            failed, outcome = error, error.verdict
-            if error.is_over:
-                p.closer.let_go(attempt)
-        p.metrics.upstream_attempts.labels(pool=exchange.target.pool_id, outcome=outcome).inc()
-        if outcome in ("answered", "client"):
-            p.replicas.succeeded(attempt.replica)
-        elif outcome == "failed":
-            p.replicas.failed(attempt.replica)
-        else:
-            p.replicas.refused(attempt.replica, is_draining=outcome == "draining")
-        return failed
-
-    async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
-        """Nobody waits for this attempt any more. An abort names the request, so the same replica must have
-        let go of it before it is asked again; another one need not wait for that."""
-        exchange.set_aside.append(attempt)
-        exchange.attempt = None
-        if following is attempt.replica:
-            await self._p.closer.stop(exchange, attempt)
-        else:
-            self._p.closer.abandon(exchange, attempt)
-
-    def _next(
-        self, target: Target, attempt: Attempt, failed: AttemptFailed, tried: set[ReplicaId]
-    ) -> LiveReplica | None:
-        """The next replica to ask, if asking is of use and the pool's retry budget allows it."""
-        replicas = self._p.replicas
-        if failed.verdict == "client":
-            return None
-        if failed.verdict == "stale":
-            return attempt.replica
-        below = attempt.replica.load if failed.verdict == "busy" else None
-        candidates = replicas.order(target, tried, below)
-        if not candidates and failed.verdict == "failed" and not isinstance(failed.error, UpstreamTimeout):
-            candidates = replicas.order(target)  # the same one again, unless it hangs
-        if not candidates or not replicas.budget(target.pool_id).take(self._p.clock.monotonic()):
-            return None
-        return candidates[0]
 
     def _failed(self, exchange: Exchange, error: GatewayError) -> Ending:
         attempt, code = exchange.attempt, error.code or error.type
@@ -289,3 +190,4 @@ class Pipeline:
         if ending.status == "ok" and attempt is not None and attempt.figure is not None:
             usage, request = attempt.figure.usage, exchange.request
             p.estimator.learn(request.model, request.body_bytes, usage.prompt_tokens, usage.completion_tokens)
+            p.replicas.reported(attempt.replica, attempt.work, usage.prompt_tokens, usage.cached_tokens)

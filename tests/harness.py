@@ -212,6 +212,13 @@ class Gateway:
         """What a second of waiting for the revision feed would do."""
         assert await self.app.feed.poll()
 
+    async def poll(self) -> None:
+        """What a second of waiting for the replicas' own reports would do."""
+        await self.app.replicas.poll(self.app.ask_status)
+
+    def retries_taken(self, tenant: Tenant) -> int:
+        return self.app.replicas.budget(self.target(tenant).pool_id).taken
+
     def target(self, tenant: Tenant, served: str = SERVED) -> Target:
         found = self.app.catalogue.resolve(TenantId(tenant.id), served)
         assert found is not None

@@ -3,6 +3,7 @@
 Used by the pipeline. Knows the ledger's and the dialects' types; not HTTP, not which replica is best.
 """
 
+from gateway.exchange.attempts import Attempts
 from gateway.exchange.call import AttemptFailed, UpstreamCalls
 from gateway.exchange.closer import Closer
 from gateway.exchange.ending import Ending, settlement_of
@@ -14,6 +15,7 @@ from gateway.exchange.state import Attempt, Caller, Exchange
 __all__ = [
     "Attempt",
     "AttemptFailed",
+    "Attempts",
     "Caller",
     "ClientGone",
     "Closer",

@@ -117,11 +117,13 @@ class UpstreamCalls:
         reply, scanner = attempt.reply, attempt.scanner
         assert reply is not None
         read, feed, send, progress = reply.read_some, scanner.feed, sink.stream, deadlines.progress
+        is_waiting = True
         while data := await read():
             progress()
             passed = feed(data)
-            if exchange.first_data_at is None and scanner.events:
-                exchange.first_data_at = self._clock.monotonic()
+            if is_waiting and scanner.events:
+                is_waiting = False
+                self._begin_data(exchange, attempt)
             if scanner.done:
                 self._complete(attempt)
             if passed:
@@ -147,6 +149,11 @@ class UpstreamCalls:
             return
         attempt.saw(scanner.error.usage if scanner.error is not None else None)
         raise AttemptFailed("failed", EngineFailed(), is_over=scanner.error is not None)
+
+    def _begin_data(self, exchange: Exchange, attempt: Attempt) -> None:
+        self._replicas.first_data(attempt.replica, attempt.work)
+        if exchange.first_data_at is None:
+            exchange.first_data_at = self._clock.monotonic()
 
     def _complete(self, attempt: Attempt) -> None:
         attempt.saw(attempt.scanner.usage)

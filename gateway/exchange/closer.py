@@ -47,10 +47,12 @@ class Closer:
         """The request's last attempt was left open: find out what it produced, then settle."""
         self._spawn(self._close(exchange, ending))
 
-    def abandon(self, exchange: Exchange, attempt: Attempt) -> None:
-        """The attempt is being retried elsewhere: only stop it."""
+    async def abandon(self, exchange: Exchange, attempt: Attempt) -> None:
+        """The attempt is being retried elsewhere: only stop it. Returns when the abort is on its way; an engine that
+        hangs is not waited for."""
         if not attempt.is_over:
             self._spawn(self.stop(exchange, attempt))
+            await asyncio.sleep(0)
 
     def finish(self, attempt: Attempt) -> None:
         """A complete answer: read the end of its body, so that the connection can be used again."""
@@ -62,7 +64,7 @@ class Closer:
         """The engine no longer works on it. Counts once."""
         if not attempt.is_over:
             attempt.is_over = True
-            self._replicas.ended(attempt.replica)
+            self._replicas.ended(attempt.replica, attempt.work)
 
     def settle(self, exchange: Exchange, ending: Ending) -> None:
         """Never awaits: the ledger's batcher and the limiter's channel do the work."""

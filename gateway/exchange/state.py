@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gateway.ids import RequestId
 from gateway.ledger.types import Hold
 from gateway.limits import Ticket
-from gateway.routing import LiveReplica, Target
+from gateway.routing import LiveReplica, Prompt, Target, Work
 from gateway.routing.target import RequestClass
 from gateway.tenancy.principal import Principal
 from gateway.upstream import Dialect, UpstreamReply
@@ -41,6 +41,8 @@ class Attempt:
     scanner: StreamScanner
     rename: Rename | None
     epoch: str | None
+    work: Work
+    """What routing counts it as."""
     is_fresh: bool = False
     """On a connection of its own: the kept one of the attempt before was dead."""
     reply: UpstreamReply | None = None
@@ -82,6 +84,7 @@ class Exchange:
     max_prompt_tokens: int
     max_output_tokens: int  # per choice
     seed: int | None  # None: the client set one, or nothing is drawn
+    prompt: Prompt
     arrived: float
     request_class: str = "interactive"
     first_attempt: int = 0

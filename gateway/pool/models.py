@@ -19,7 +19,17 @@ _NOW = text("now()")
 
 class Pool(Base):
     __tablename__ = "pool"
-    __table_args__ = (CheckConstraint("desired_state IN ('running', 'stopped')", name="desired_state"),)
+    __table_args__ = (
+        CheckConstraint("desired_state IN ('running', 'stopped')", name="desired_state"),
+        CheckConstraint(
+            "strategy IN ('prefix', 'least_loaded', 'round_robin', 'consistent_hash')", name="strategy"
+        ),
+        CheckConstraint(
+            "connect_timeout_s > 0 AND first_token_timeout_s > 0 AND between_tokens_timeout_s > 0"
+            " AND total_timeout_s > 0 AND keep_alive_s > 0",
+            name="timeouts",
+        ),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
@@ -29,6 +39,13 @@ class Pool(Base):
     desired_state: Mapped[str] = mapped_column(server_default="running")
     # Counts changes of `spec`; a replica of an older generation is to be replaced.
     generation: Mapped[int] = mapped_column(server_default="1")
+    # How requests are spread, and how long they may take (null: the gateway's setting): a TrafficPolicy in columns.
+    strategy: Mapped[str] = mapped_column(server_default="prefix")
+    connect_timeout_s: Mapped[float | None]
+    first_token_timeout_s: Mapped[float | None]
+    between_tokens_timeout_s: Mapped[float | None]
+    total_timeout_s: Mapped[float | None]
+    keep_alive_s: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 

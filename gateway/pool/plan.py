@@ -15,6 +15,7 @@ from gateway.pool.launcher import Observed
 from gateway.pool.probe import EngineStatus
 from gateway.pool.process import ProcessMark
 from gateway.pool.spec import EngineSpec
+from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
 
 __all__ = [
     "Act",
@@ -73,6 +74,7 @@ class PoolView:
     spec: EngineSpec
     generation: int
     wanted: bool
+    traffic: TrafficPolicy = DEFAULT_TRAFFIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gateway.pool.models import Pool, Replica, SupervisorLease
 from gateway.pool.plan import PoolView, ReplicaState, ReplicaView
 from gateway.pool.process import ProcessMark
 from gateway.pool.spec import EngineSpec
+from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
 
 __all__ = ["Lease", "LeaseLost", "PoolRepository", "ReplicaCondition"]
 
@@ -26,6 +27,7 @@ LEASE_S = 15.0
 _GONE = "stopped"
 _BOOKED = ("starting", "ready", "draining", "lost", "failed")
 _ERROR_CHARS_MAX = 500
+_TRAFFIC = tuple(TrafficPolicy.model_fields)
 
 
 class LeaseLost(Exception):
@@ -101,6 +103,7 @@ class PoolRepository:
                 spec=EngineSpec.model_validate(row.spec),
                 generation=row.generation,
                 wanted=row.desired_state == "running",
+                traffic=TrafficPolicy.model_validate({name: getattr(row, name) for name in _TRAFFIC}),
             )
             for row in rows
         ]
@@ -112,6 +115,7 @@ class PoolRepository:
         name: str,
         spec: EngineSpec,
         reserved_tenants: Sequence[str],
+        traffic: TrafficPolicy = DEFAULT_TRAFFIC,
     ) -> bool:
         """False if the name is taken."""
         written = await session.execute(
@@ -121,6 +125,7 @@ class PoolRepository:
                 name=name,
                 spec=spec.model_dump(mode="json", exclude_defaults=True),
                 reserved_tenants=sorted(set(reserved_tenants)),
+                **traffic.model_dump(),
             )
             .on_conflict_do_nothing(index_elements=[Pool.name])
             .returning(Pool.id)
@@ -133,6 +138,16 @@ class PoolRepository:
             update(Pool)
             .where(Pool.id == pool_id)
             .values(desired_state=state, updated_at=func.now())
+            .returning(Pool.id)
+        )
+        return changed.first() is not None
+
+    async def set_traffic(self, session: WriteSession, pool_id: PoolId, traffic: TrafficPolicy) -> bool:
+        """False if there is no such pool. Gateways follow within a second; no replica is replaced."""
+        changed = await session.execute(
+            update(Pool)
+            .where(Pool.id == pool_id)
+            .values(**traffic.model_dump(), updated_at=func.now())
             .returning(Pool.id)
         )
         return changed.first() is not None

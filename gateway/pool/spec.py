@@ -60,7 +60,6 @@ class EngineSpec(BaseModel):
     """Engine flags without dashes, by vLLM's names; `true` is a bare flag."""
     urls: tuple[AnyHttpUrl, ...] = ()
     """Where an `external` engine answers; somebody else starts it."""
-    routing_policy: Literal["round_robin", "least_loaded"] = "least_loaded"
     min_replicas: int = Field(default=1, ge=0, le=256)
     max_replicas: int = Field(default=1, ge=1, le=256)
 

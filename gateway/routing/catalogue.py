@@ -164,9 +164,10 @@ def _target(route: RouteRow, pool: PoolRow, current: _Current) -> Target:
         served_model=route.served_model,
         upstream_model=pool.upstream_model,
         engine_kind=pool.engine_kind,
-        policy=pool.policy,
+        strategy=pool.strategy,
         prices=current.prices,
         batch_prices=current.batch_prices,
         default_max_output=route.default_max_output,
         created_at=route.created_at,
+        times=pool.times,
     )

@@ -16,14 +16,20 @@ from gateway.ids import PoolId, ReplicaId
 from gateway.obs.metrics import Metrics
 from gateway.routing.breaker import Breaker, BreakerRules
 from gateway.routing.choose import Ask, Candidate, choose
+from gateway.routing.prefix import PrefixIndex
+from gateway.routing.prompt import Prompt
 from gateway.routing.retries import RetryBudget
 from gateway.routing.target import ReplicaRow, Target
+from gateway.routing.work import Speed, Work
 from gateway.wire.load import EngineLoad, EngineStatus
 
 __all__ = ["LiveReplica", "Replicas"]
 
 POLL_INTERVAL_S = 1.0
 FORGET_AFTER_S = 600.0
+CACHED, HASHED = "prefix", "consistent_hash"
+
+AskStatus = Callable[[ReplicaRow], Awaitable[EngineStatus | None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +43,10 @@ class LiveReplica:
     own_when_reported: int = 0
     is_draining: bool = False
     gone_since: float | None = None
+    prefixes: PrefixIndex = field(default_factory=PrefixIndex)
+    speed: Speed = field(default_factory=Speed)
+    waiting_bytes: int = 0
+    """Of this gateway's prompts that have no first token yet, without what is cached of them."""
 
     @property
     def id(self) -> ReplicaId:
@@ -51,6 +61,17 @@ class LiveReplica:
     @property
     def epoch(self) -> str | None:
         return self.reported.epoch if self.reported is not None else self.row.epoch
+
+    @property
+    def queued_bytes(self) -> int:
+        """What this gateway knows of by itself, or what the replica says that waits, if that is more."""
+        reported = self.reported.waiting * self.speed.mean_bytes if self.reported is not None else 0
+        return max(self.waiting_bytes, round(reported))
+
+    def restarted(self) -> None:
+        """A new epoch: healthy until it proves otherwise, and with empty caches."""
+        self.breaker.restarted()
+        self.prefixes.clear()
 
 
 @dataclass(slots=True)
@@ -93,7 +114,11 @@ class Replicas:
         return self._pools.setdefault(pool_id, _Pool()).budget
 
     def order(
-        self, target: Target, excluded: Collection[ReplicaId] = (), below_load: int | None = None
+        self,
+        target: Target,
+        prompt: Prompt,
+        excluded: Collection[ReplicaId] = (),
+        below_load: int | None = None,
     ) -> list[LiveReplica]:
         """Who may be asked, best first: ready, not draining, breaker closed or due for a probe.
 
@@ -103,8 +128,8 @@ class Replicas:
         if pool is None:
             return []
         now = self._clock.monotonic()
-        candidates = [
-            Candidate(replica.id, replica.load, replica.reported.kv_usage if replica.reported else 0.0)
+        free = [
+            replica
             for replica in pool.members.values()
             if replica.id not in excluded
             and not replica.is_draining
@@ -112,16 +137,51 @@ class Replicas:
             and (below_load is None or replica.load < below_load)
         ]
         pool.turn += 1
-        ordered = choose(target.policy, candidates, Ask(pool.turn, self._draw))
+        if len(free) < 2:
+            return free
+        ask = Ask(pool.turn, self._draw, prompt.num_bytes, prompt.key if target.strategy == HASHED else b"")
+        usual = _usual_speed(free)
+        candidates = [_candidate(replica, target.strategy, prompt, usual, now) for replica in free]
+        ordered = choose(target.strategy, candidates, ask)
         return [pool.members[candidate.replica_id] for candidate in ordered]
 
-    def began(self, replica: LiveReplica) -> None:
-        replica.breaker.began(self._clock.monotonic())
-        replica.in_flight += 1
+    def has_another(self, target: Target, replica: LiveReplica) -> bool:
+        """Whether somebody else of the pool could go on if this replica died."""
+        pool = self._pools.get(target.pool_id)
+        if pool is None:
+            return False
+        return any(other is not replica and not other.is_draining for other in pool.members.values())
 
-    def ended(self, replica: LiveReplica) -> None:
+    def began(self, replica: LiveReplica, target: Target, prompt: Prompt) -> Work:
+        """A request goes to the replica. `ended` must follow, once."""
+        now = self._clock.monotonic()
+        replica.breaker.began(now)
+        replica.in_flight += 1
+        work = Work(replica.waiting_bytes, prompt.num_bytes, now, prompt.is_streamed)
+        if target.strategy == CACHED and len(self._pools[target.pool_id].members) > 1:
+            work.match = replica.prefixes.match(prompt.chain, now)
+            replica.prefixes.record(prompt.chain, now)
+        if work.is_waiting:
+            replica.waiting_bytes += work.uncached_bytes
+        return work
+
+    def first_data(self, replica: LiveReplica, work: Work) -> None:
+        """Its prompt is done: what came behind it waits less, and how long it took is known."""
+        if work.is_waiting:
+            replica.speed.note(work, self._clock.monotonic())
+            self._waits_no_more(replica, work)
+
+    def reported(self, replica: LiveReplica, work: Work, prompt_tokens: int, cached_tokens: int) -> None:
+        """How much of the prompt was in the replica's cache, as it says itself."""
+        if work.match.matched_bytes:
+            replica.prefixes.correct(
+                work.match, work.prompt_bytes, prompt_tokens, cached_tokens, work.began_at
+            )
+
+    def ended(self, replica: LiveReplica, work: Work) -> None:
         replica.in_flight -= 1
         assert replica.in_flight >= 0, "a request ends once"
+        self._waits_no_more(replica, work)
 
     def succeeded(self, replica: LiveReplica) -> None:
         replica.breaker.succeeded()
@@ -141,21 +201,24 @@ class Replicas:
         if load is None:
             return
         if replica.reported is not None and load.epoch != replica.reported.epoch:
-            replica.breaker.restarted()
+            replica.restarted()
         replica.reported = load
         replica.own_when_reported = replica.in_flight
 
-    async def poll_forever(self, ask: Callable[[ReplicaRow], Awaitable[EngineStatus | None]]) -> None:
-        """Asks every replica that can report once a second. Silence is not counted: only requests judge."""
+    async def poll_forever(self, ask: AskStatus) -> None:
         while True:
-            asked = [replica for pool in self._pools.values() for replica in pool.members.values()]
-            answers = await asyncio.gather(*(ask(replica.row) for replica in asked))
-            for replica, status in zip(asked, answers, strict=True):
-                if status is not None:
-                    self.observe(replica, status.load)
-                    replica.is_draining = status.state == "draining"
-                    self._export(replica, status.load)
+            await self.poll(ask)
             await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def poll(self, ask: AskStatus) -> None:
+        """Asks every replica that can report once. Silence is not counted: only requests judge."""
+        asked = [replica for pool in self._pools.values() for replica in pool.members.values()]
+        answers = await asyncio.gather(*(ask(replica.row) for replica in asked))
+        for replica, status in zip(asked, answers, strict=True):
+            if status is not None:
+                self.observe(replica, status.load)
+                replica.is_draining = status.state == "draining"
+                self._export(replica, status.load)
 
     def in_flight(self) -> int:
         """Attempts of this gateway that some engine is working on."""
@@ -166,14 +229,39 @@ class Replicas:
         if replica is None:
             replica = self._known[row.id] = LiveReplica(row, Breaker(self._rules))
         elif replica.row.epoch != row.epoch:
-            replica.breaker.restarted()
+            replica.restarted()
             replica.is_draining = False
         if replica.gone_since is not None:
             replica.gone_since, replica.is_draining = None, False
         replica.row = row
         self._pools.setdefault(row.pool_id, _Pool()).members[row.id] = replica
 
+    def _waits_no_more(self, replica: LiveReplica, work: Work) -> None:
+        if work.is_waiting:
+            work.is_waiting = False
+            replica.waiting_bytes -= work.uncached_bytes
+
     def _export(self, replica: LiveReplica, load: EngineLoad) -> None:
         self._metrics.replica_running.labels(replica=replica.id).set(load.running)
         self._metrics.replica_waiting.labels(replica=replica.id).set(load.waiting)
         self._metrics.replica_kv_usage.labels(replica=replica.id).set(load.kv_usage)
+
+
+def _candidate(replica: LiveReplica, strategy: str, prompt: Prompt, usual: float, now: float) -> Candidate:
+    kv_usage = replica.reported.kv_usage if replica.reported is not None else 0.0
+    if strategy != CACHED:
+        return Candidate(replica.id, replica.load, kv_usage)
+    return Candidate(
+        replica.id,
+        replica.load,
+        kv_usage,
+        replica.prefixes.match(prompt.chain, now).matched_bytes,
+        replica.queued_bytes,
+        replica.speed.bytes_per_s or usual,
+    )
+
+
+def _usual_speed(replicas: Sequence[LiveReplica]) -> float:
+    """Of those that have been measured; for those that have not."""
+    known = [replica.speed.bytes_per_s for replica in replicas if replica.speed.bytes_per_s is not None]
+    return sum(known) / len(known) if known else 1.0

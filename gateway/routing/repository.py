@@ -14,11 +14,11 @@ from sqlalchemy.orm import aliased
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
 from gateway.pool.models import Pool, Replica
-from gateway.routing.choose import POLICIES
 from gateway.routing.models import Price, Route
 from gateway.routing.target import (
     Permission,
     PoolRow,
+    PoolTimes,
     PriceFilter,
     PriceRow,
     ReplicaRow,
@@ -29,7 +29,6 @@ from gateway.tenancy.models import ModelPermission, Tenant
 
 __all__ = ["BATCH_COMPONENTS", "COMPONENTS", "RoutingRepository"]
 
-DEFAULT_POLICY = "least_loaded"
 COMPONENTS = ("input", "cached_input", "output")
 BATCH_COMPONENTS = ("batch_input", "batch_cached_input", "batch_output")
 
@@ -174,13 +173,20 @@ def _pool(row: Pool) -> PoolRow:
     """The specification is the pool's own; here it only has to name the model and the way to speak to it."""
     spec: dict[str, Any] = row.spec
     names = spec.get("served_names") or [row.name]
-    policy = spec.get("routing_policy")
+    times = PoolTimes(
+        row.connect_timeout_s,
+        row.first_token_timeout_s,
+        row.between_tokens_timeout_s,
+        row.total_timeout_s,
+        row.keep_alive_s,
+    )
     return PoolRow(
         PoolId(row.id),
         str(spec.get("kind", "tollway")),
         str(names[0]),
-        str(policy) if policy in POLICIES else DEFAULT_POLICY,
+        row.strategy,
         frozenset(TenantId(tenant) for tenant in row.reserved_tenants),
+        times if times != PoolTimes() else None,
     )
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "BATCH_CLASS",
     "Permission",
     "PoolRow",
+    "PoolTimes",
     "PriceFilter",
     "PriceRow",
     "ReplicaRow",
@@ -29,6 +30,17 @@ BATCH_CLASS: RequestClass = "batch"
 
 
 @dataclass(frozen=True, slots=True)
+class PoolTimes:
+    """A pool's own times, in seconds; None means the gateway's setting."""
+
+    connect_s: float | None = None
+    first_token_s: float | None = None
+    between_tokens_s: float | None = None
+    total_s: float | None = None
+    keep_alive_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """Where a request goes and what it costs, fixed when it is admitted."""
 
@@ -37,12 +49,14 @@ class Target:
     served_model: str
     upstream_model: str
     engine_kind: str
-    policy: str
+    strategy: str
     prices: Prices
     default_max_output: int
     created_at: datetime
     batch_prices: Prices | None = None
     """What requests of class `batch` pay; the same as others when there are none."""
+    times: PoolTimes | None = None
+    """None: the gateway's settings hold."""
 
     def prices_for(self, request_class: RequestClass) -> Prices:
         return self.batch_prices or self.prices if request_class == BATCH_CLASS else self.prices
@@ -85,8 +99,9 @@ class PoolRow:
     id: PoolId
     engine_kind: str
     upstream_model: str
-    policy: str
+    strategy: str
     reserved_tenants: frozenset[TenantId]
+    times: PoolTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,16 @@ import orjson
 
 from gateway.errors import InvalidRequest, InvalidValue, MissingParameter, UnsupportedParameter
 
-__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "Endpoint", "GenerationRequest", "parse_generation", "render"]
+__all__ = [
+    "CHAT",
+    "COMPLETIONS",
+    "EMBEDDINGS",
+    "Endpoint",
+    "GenerationRequest",
+    "canonical_prompt",
+    "parse_generation",
+    "render",
+]
 
 Endpoint = Literal["chat.completions", "completions", "embeddings"]
 CHAT: Endpoint = "chat.completions"
@@ -87,6 +96,16 @@ def render(request: GenerationRequest, changes: Mapping[str, Any], dropped: froz
     fields = {name: value for name, value in request.fields.items() if name not in dropped}
     fields.update(changes)
     return orjson.dumps(fields)
+
+
+def canonical_prompt(request: GenerationRequest) -> bytes:
+    """What the model reads, in the order of the templates: tools, then messages; or the prompt. The same content gives
+    the same bytes, and a conversation that went on begins with what it was before."""
+    if request.endpoint != CHAT:
+        return orjson.dumps(request.fields.get("prompt"), option=orjson.OPT_SORT_KEYS)
+    tools = request.fields.get("tools")
+    messages = orjson.dumps(request.fields.get("messages"), option=orjson.OPT_SORT_KEYS)
+    return messages if not tools else orjson.dumps(tools, option=orjson.OPT_SORT_KEYS) + messages
 
 
 def _object(raw: bytes) -> dict[str, Any]:

@@ -34,7 +34,7 @@ INSERT INTO tenant (id, name) VALUES ('proj_a', 'a');
 INSERT INTO price (sku, component, valid_from, nanousd_per_token)
 VALUES ('tiny', 'input', '2026-01-01Z', 100), ('tiny', 'cached_input', '2026-01-01Z', 10),
     ('tiny', 'output', '2026-01-01Z', 400);
-INSERT INTO pool (id, name, spec) VALUES ('pool_a', 'a', '{}');
+INSERT INTO pool (id, name, spec) VALUES ('pool_a', 'a', '{"model": "m", "routing_policy": "round_robin"}');
 INSERT INTO route (id, served_model, pool_id, sku) VALUES ('route_a', 'tiny', 'pool_a', 'tiny');
 INSERT INTO budget (id, scope, tenant_id, period, limit_nanousd) VALUES ('b', 'tenant', 'proj_a', 'monthly', 1000);
 INSERT INTO budget_period (budget_id, period_key, spent_nanousd) VALUES ('b', '2026-11', 3000);
@@ -126,6 +126,8 @@ async def test_a_database_with_data_keeps_it_through_every_revision(empty_databa
     )
     for table in ("tenant", "price", "attempt", "budget", "journal_attempt", "rollup_day", "settled_request"):
         assert await books.count(table) >= 1, table
+    [pool] = await books.rows("SELECT * FROM pool")
+    assert (pool.strategy, pool.spec, pool.keep_alive_s) == ("round_robin", {"model": "m"}, None)
     await write(books.database, [settled(2, datetime(2026, 11, 3, tzinfo=UTC))])
     assert await books.value("SELECT sum(requests)::int FROM rollup_day") == 2
     await books.database.close()

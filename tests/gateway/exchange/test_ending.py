@@ -13,8 +13,10 @@ from gateway.exchange.state import Attempt, Exchange
 from gateway.ids import KeyId, PoolId, ReplicaId, RequestId, RouteId, TenantId
 from gateway.ledger.types import Hold, Prices, Reservation
 from gateway.routing.breaker import Breaker, BreakerRules
+from gateway.routing.prompt import Prompt
 from gateway.routing.replicas import LiveReplica
 from gateway.routing.target import ReplicaRow, Target
+from gateway.routing.work import Work
 from gateway.tenancy.principal import Principal
 from gateway.upstream import GenericDialect, NativeDialect
 from gateway.upstream.dialect import Figure
@@ -35,13 +37,17 @@ def exchange(estimate: int = 40) -> Exchange:
     principal = Principal(TenantId("t"), KeyId("k"), frozenset())
     ticket: Any = None  # the settlement does not look at it
     hold = Hold(reservation, 150, (), NOW, NOW)
-    return Exchange(RequestId("req"), principal, request, target, ticket, hold, 100, 50, 1, arrived=10.0)
+    prompt = Prompt(request, "salt")
+    return Exchange(
+        RequestId("req"), principal, request, target, ticket, hold, 100, 50, 1, prompt, arrived=10.0
+    )
 
 
 def attempt(number: int = 0, figure: Usage | None = None, events: int = 0) -> Attempt:
     row = ReplicaRow(ReplicaId("r1"), PoolId("p"), "http://e", "e1", "tollway")
     made = Attempt(
-        number, LiveReplica(row, Breaker(BreakerRules())), NativeDialect(), None, StreamScanner(True, None), None, "e1"
+        number, LiveReplica(row, Breaker(BreakerRules())), NativeDialect(), None, StreamScanner(True, None), None, "e1",
+        Work(0, 10, 0.0, is_waiting=True),
     )  # fmt: skip
     made.figure = Figure(figure) if figure is not None else None
     made.scanner.feed(EVENT * events)

@@ -63,7 +63,6 @@ def test_only_our_own_engine_may_be_open() -> None:
         ({"urls": ("http://one",)}, "only for kind 'external'"),
         ({"kind": "external"}, "needs at least one"),
         ({"kind": "external", "urls": ("http://one",), "gpus": (0,)}, "takes none"),
-        ({"routing_policy": "prefix"}, "should be 'round_robin' or 'least_loaded'"),
         ({"replicas": 3}, "Extra inputs are not permitted"),
     ],
 )

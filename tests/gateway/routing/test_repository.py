@@ -12,8 +12,10 @@ import pytest
 
 from gateway.db import Database, ReadSession
 from gateway.ids import PoolId, RouteId, TenantId
+from gateway.pool.repository import PoolRepository
+from gateway.pool.traffic import TrafficPolicy
 from gateway.routing.repository import COMPONENTS, RoutingRepository
-from gateway.routing.target import PriceFilter, RouteRow
+from gateway.routing.target import PoolTimes, PriceFilter, RouteRow
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -81,10 +83,8 @@ async def test_routes(database: Database) -> None:
     async with database.read() as session:
         read = await repository.rows(session)
         assert sorted(read.routes, key=lambda row: row.id) == [route("a"), route("a", "t")]
-        assert (read.pools[PoolId("p")].engine_kind, read.pools[PoolId("p")].policy) == (
-            "vllm",
-            "least_loaded",
-        )
+        pool = read.pools[PoolId("p")]
+        assert (pool.engine_kind, pool.strategy, pool.times) == ("vllm", "prefix", None)
         assert await repository.tenants(session) == ["t"]
         assert len(await repository.routes(session, None, 1)) == 1
     async with database.write() as session:
@@ -96,3 +96,13 @@ async def test_routes(database: Database) -> None:
         assert [row.id for row in (await repository.rows(ReadSession(session))).routes] == ["route_a_t"]
         assert await repository.delete_route(session, RouteId("route_a_t")) == route("a", "t")
         assert await repository.delete_route(session, RouteId("route_a_t")) is None
+
+
+async def test_a_pools_own_times(database: Database) -> None:
+    traffic = TrafficPolicy(strategy="least_conn", first_token_timeout_s=2.5)  # type: ignore[arg-type]  # an alias
+    async with database.write() as session:
+        assert await PoolRepository().set_traffic(session, PoolId("p"), traffic)
+    async with database.read() as session:
+        pool = (await RoutingRepository().rows(session)).pools[PoolId("p")]
+    assert pool.strategy == "least_loaded"
+    assert pool.times == PoolTimes(first_token_s=2.5)

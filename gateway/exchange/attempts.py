@@ -1,0 +1,132 @@
+"""The attempts of one request: which replica is asked next, and what its failure means for it.
+
+Used by the pipeline between the reservation and the end. Every attempt is judged once, for the breaker, the counters
+and the pool's retry budget. It knows no money, and not what an answer looks like (call.py's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.clock import Clock
+from gateway.errors import NoReplicaReady, UpstreamTimeout
+from gateway.exchange.call import AttemptFailed, UpstreamCalls
+from gateway.exchange.closer import Closer
+from gateway.exchange.sink import Sink
+from gateway.exchange.state import Attempt, Exchange
+from gateway.ids import ReplicaId
+from gateway.obs.metrics import Metrics
+from gateway.routing import LiveReplica, Replicas
+from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
+from gateway.wire import StreamScanner
+from gateway.wire.answer import Rename
+
+__all__ = ["Attempts"]
+
+ATTEMPTS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    replicas: Replicas
+    calls: UpstreamCalls
+    closer: Closer
+    dialects: Mapping[str, Dialect]
+    engine_key: str | None
+    timeouts: Timeouts
+    clock: Clock
+    metrics: Metrics
+
+    async def run(self, exchange: Exchange, sink: Sink) -> None:
+        """Tries replicas until one has answered; another one only while no data has come. Raises the GatewayError of
+        the last attempt."""
+        target = exchange.target
+        deadlines = Deadlines(self.timeouts, exchange.request.stream)
+        self.replicas.budget(target.pool_id).note_request(self.clock.monotonic())
+        replica = next(iter(self.replicas.order(target, exchange.prompt)), None)
+        if replica is None:
+            raise NoReplicaReady
+        tried: set[ReplicaId] = set()
+        is_fresh = False
+        for number in range(ATTEMPTS_MAX):
+            attempt = self._open(exchange, exchange.first_attempt + number, replica, is_fresh)
+            tried.add(replica.id)
+            failed = await self._try(exchange, attempt, deadlines, sink)
+            if failed is None:
+                return
+            is_last = number + 1 == ATTEMPTS_MAX or attempt.has_data or deadlines.expired == "total"
+            following = None if is_last else self._next(exchange, attempt, failed, tried)
+            if following is None:
+                raise failed.error
+            await self._set_aside(exchange, attempt, following)
+            replica, is_fresh = following, failed.verdict == "stale"
+            self.metrics.upstream_retries.labels(pool=target.pool_id).inc()
+
+    def _open(self, exchange: Exchange, number: int, replica: LiveReplica, is_fresh: bool) -> Attempt:
+        target = exchange.target
+        rename = Rename.between(target.upstream_model, target.served_model)
+        attempt = exchange.attempt = Attempt(
+            number=number,
+            replica=replica,
+            dialect=dialect_of(target.engine_kind, self.dialects),
+            # An engine that somebody else runs must never see the key of ours.
+            key=self.engine_key if target.engine_kind != "external" else None,
+            scanner=StreamScanner(not exchange.request.include_usage, rename),
+            rename=rename,
+            epoch=replica.epoch,
+            work=self.replicas.began(replica, target, exchange.prompt),
+            is_fresh=is_fresh,
+        )
+        return attempt
+
+    async def _try(
+        self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink
+    ) -> AttemptFailed | None:
+        """None when the attempt has answered. Judges the replica by what happened, and counts it."""
+        outcome = "answered"
+        failed: AttemptFailed | None = None
+        try:
+            await self.calls.run(exchange, attempt, deadlines, sink)
+            self.closer.finish(attempt)
+        except AttemptFailed as error:
+            failed, outcome = error, error.verdict
+            if error.is_over:
+                self.closer.let_go(attempt)
+        self.metrics.upstream_attempts.labels(pool=exchange.target.pool_id, outcome=outcome).inc()
+        if outcome in ("answered", "client"):
+            self.replicas.succeeded(attempt.replica)
+        elif outcome == "failed":
+            self.replicas.failed(attempt.replica)
+        else:
+            self.replicas.refused(attempt.replica, is_draining=outcome == "draining")
+        return failed
+
+    async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
+        """Nobody waits for this attempt any more. An abort names the request, so the same replica must have
+        let go of it before it is asked again; another one need not wait for that."""
+        exchange.set_aside.append(attempt)
+        exchange.attempt = None
+        if following is attempt.replica:
+            await self.closer.stop(exchange, attempt)
+        else:
+            await self.closer.abandon(exchange, attempt)
+
+    def _next(
+        self, exchange: Exchange, attempt: Attempt, failed: AttemptFailed, tried: set[ReplicaId]
+    ) -> LiveReplica | None:
+        """The next replica to ask, if asking is of use and the pool's retry budget allows it. One that drains has not
+        worked on the request: leaving it multiplies nothing, and takes no budget."""
+        target, verdict = exchange.target, failed.verdict
+        if verdict == "client":
+            return None
+        if verdict == "stale":
+            return attempt.replica
+        below = attempt.replica.load if verdict == "busy" else None
+        candidates = self.replicas.order(target, exchange.prompt, tried, below)
+        if not candidates and verdict == "failed" and not isinstance(failed.error, UpstreamTimeout):
+            candidates = self.replicas.order(target, exchange.prompt)  # the same one again, unless it hangs
+        if not candidates:
+            return None
+        is_free = verdict == "draining" or self.replicas.budget(target.pool_id).take(self.clock.monotonic())
+        return candidates[0] if is_free else None
