@@ -77,6 +77,9 @@ class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
     """Index of the API process that gets the outputs."""
     prompt_token_ids: list[int]
     sampling: SamplingParams
+    output_token_ids: list[int] = []
+    """The answer so far, of a request that another engine began; fewer than `sampling.max_tokens`. They count for
+    penalties and limits as if they had been sampled here."""
     cache_salt: bytes = b""
     fairness_id: str = ""
     fairness_weight: float = 1.0
@@ -133,7 +136,7 @@ class TokenOutput(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_id: int | None = None
     """Set when an end or stop token ended the answer; that token is the last of token_ids."""
     num_cached_tokens: int | None = None
-    """Prompt tokens found in the prefix cache; set on the first output of a request."""
+    """Tokens known at the arrival that were found in the prefix cache; set on the first output of a request."""
     num_overrun_tokens: int = 0
     """On the terminal output: tokens computed after the end, to be journalled as unbilled."""
     queue_ms: float | None = None

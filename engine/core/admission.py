@@ -32,7 +32,7 @@ class Refusal:
 
 def refusal(request: Request, scheduler: Scheduler, config: CoreConfig) -> Refusal | None:
     """Why the request must not wait; None lets it in."""
-    if request.num_prompt_tokens == 0 or request.sampling.max_tokens < 1:
+    if request.num_prompt_tokens == 0 or request.num_tokens >= request.max_total_tokens:
         return Refusal("engine_error", "a request needs a prompt token and room for an output token")
     if not _can_ever_fit(request, scheduler, config):
         message = (

@@ -78,7 +78,7 @@ class Request:
     pages_wanted: int = 0
     """Free pages that the last failed admission asked for; no use to try again with fewer."""
     num_cached_tokens: int | None = None
-    """Prompt tokens found in the prefix cache at the first admission; None before it."""
+    """Of the tokens known at the first admission, those found in the prefix cache; None before it."""
     queue_ms: float | None = None
     num_prompt_logprobs: int = 0
     """Prompt tokens whose log-probabilities were reported."""
@@ -105,10 +105,10 @@ class Request:
             cache_salt=message.cache_salt,
             sampling=sampling,
             end_ids=frozenset(ends),
-            token_ids=list(message.prompt_token_ids),
+            token_ids=[*message.prompt_token_ids, *message.output_token_ids],
             num_prompt_tokens=num_prompt_tokens,
             max_total_tokens=num_prompt_tokens + sampling.max_tokens,
-            num_tokens=num_prompt_tokens,
+            num_tokens=num_prompt_tokens + len(message.output_token_ids),
         )
 
     @property

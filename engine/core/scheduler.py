@@ -234,10 +234,11 @@ class Scheduler:
     def _count_first_admission(self, request: Request, num_cached_tokens: int, now: float) -> None:
         request.num_cached_tokens = num_cached_tokens
         request.queue_ms = (now - request.arrival_s) * 1e3
-        self.prefix_queries += request.num_prompt_tokens
+        self.prefix_queries += len(request.token_ids)
         self.prefix_hits += num_cached_tokens
         assert request.account is not None
-        request.account.charge_input(request, request.num_prompt_tokens - num_cached_tokens)
+        # An answer that was begun elsewhere is computed again for free.
+        request.account.charge_input(request, max(0, request.num_prompt_tokens - num_cached_tokens))
 
     def _enter_row(self, plan: StepPlan, request: Request) -> None:
         assert request.phase is Phase.WAITING

@@ -13,6 +13,7 @@ from typing import Any
 from engine.messages import AddRequest, CoreReady, SamplingParams
 from engine.server.caller import Caller
 from engine.server.choice import TextOptions
+from engine.server.continuation import Resumed
 from engine.server.errors import (
     draining,
     engine_unavailable,
@@ -48,6 +49,13 @@ class Job:
     requests: list[AddRequest]
     options: TextOptions
     n: int
+    resumed: Resumed | None = None
+    """Set for an answer that another replica began."""
+
+    @property
+    def answer_id(self) -> str:
+        """As the caller sees it."""
+        return self.id if self.resumed is None else self.resumed.start.id
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -88,6 +88,11 @@ def model_not_found(model: str) -> ApiError:
     return ApiError(404, INVALID_REQUEST, message, code="model_not_found", param="model")
 
 
+def model_mismatch() -> ApiError:
+    message = "This answer was begun by other weights or with another tokenizer; it cannot go on here."
+    return ApiError(409, INVALID_REQUEST, message, code="model_mismatch", param="start.model_hash")
+
+
 def unauthorized(message: str, code: str | None) -> ApiError:
     return ApiError(401, INVALID_REQUEST, message, code=code, headers={"www-authenticate": "Bearer"})
 

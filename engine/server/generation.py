@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
-from engine.messages import TokenOutput
+from engine.messages import AddRequest, TokenOutput
 from engine.server.admission import Job
 from engine.server.bridge import Flow
 from engine.server.choice import Choice, Delta
-from engine.server.continuation import TokenIdLines
+from engine.server.continuation import TokenIdLines, last_block, replay
 from engine.server.errors import ApiError, from_core, journal_unavailable
 from engine.server.exchange import Exchange, watch_in_background
 from engine.server.failpoints import Point, failpoint
@@ -67,19 +67,21 @@ async def run(exchange: Exchange, services: Services, job: Job, shape: Shape, st
 
 
 async def _stream(exchange: Exchange, generation: Generation, shape: Shape, style: AnswerStyle) -> None:
-    opened: set[int] = set()
     usage = generation.usage if style.continuous_usage else None
     lines = generation.token_id_lines(exchange.path)
+    opened = generation.opened
+    parts = _replayed(generation, shape, usage, lines)
     done = False
     while not done:
         deltas, done = await generation.next()
-        parts: list[bytes] = []
+        if deltas and lines is not None:
+            parts.append(lines.begin(generation.usage))
         for delta in deltas:
             if delta.index not in opened:
                 opened.add(delta.index)
                 parts.append(shape.opening(delta.index))
             events = shape.chunk(delta, usage)
-            parts.append(events if lines is None else lines.mark(delta, events, generation.usage))
+            parts.append(events if lines is None else lines.mark(delta, events))
         if done:
             generation.journal("end")
             if generation.error is not None and not exchange.started:
@@ -89,6 +91,22 @@ async def _stream(exchange: Exchange, generation: Generation, shape: Shape, styl
             if not exchange.started:
                 await exchange.start_events()
             await exchange.send_events(b"".join(parts), last=done)
+        parts = []
+
+
+def _replayed(
+    generation: Generation, shape: Shape, usage: Usage | None, lines: TokenIdLines | None
+) -> list[bytes]:
+    """Brings the shape to where the stream was cut. What the caller has not seen of that: ends whose block is lost."""
+    unseen = []
+    for index in sorted(generation.opened):
+        shape.opening(index)
+    for delta in generation.replayed:
+        events = shape.chunk(delta, usage)
+        if delta.finish_reason is not None and delta.index not in generation.seen_ends:
+            end = last_block(events)
+            unseen.append(end if lines is None else lines.mark_end(delta.index, end))
+    return unseen
 
 
 def _closing(generation: Generation, shape: Shape, style: AnswerStyle) -> bytes:
@@ -132,22 +150,33 @@ class Generation:
     def __init__(self, services: Services, job: Job) -> None:
         self.caller = job.caller
         self.usage = Usage(job.num_prompt_tokens)
+        if job.resumed is not None:
+            self.usage.cached_tokens = job.resumed.start.cached_tokens
         self.error: ApiError | None = None
         self._services = services
         self._job = job
         self._flow: Flow | None = None
-        self._choices = {
-            request.request_id: Choice(request.request_id, index, services.text.tokenizer, job.options)
-            for index, request in enumerate(job.requests)
-        }
-        self._times = {request_id: _Times() for request_id in self._choices}
+        self.replayed: list[Delta] = []
+        """News of an answer that was begun elsewhere."""
+        self.opened: set[int] = set()
+        """Choices whose beginning the caller has seen."""
+        self.seen_ends: frozenset[int] = frozenset() if job.resumed is None else job.resumed.ended
+        self._choices: dict[str, Choice] = {}
+        self._live: list[AddRequest] = []
+        """What the core gets."""
         self._reasons: set[str] = set()
+        for index, request in enumerate(job.requests):
+            self._take_up(index, request)
+        self._times = {request_id: _Times() for request_id in self._choices}
         self._arrived = services.clock()
         self._epoch = services.bridge.ready.epoch if services.bridge.ready else None
+        self._cached_tokens = 0
+        """Found in the cache here, whatever the caller's usage says."""
+        self._replayed_tokens = self.usage.completion_tokens
         self._journalled_tokens = 0
         self._journalled_at = self._arrived
         self._ended = False
-        self._num_unfinished = len(self._choices)
+        self._num_unfinished = len(self._live)
 
     def token_id_lines(self, path: str) -> TokenIdLines | None:
         """For a stream of the gateway, if it asks for them."""
@@ -157,7 +186,8 @@ class Generation:
 
     def start(self) -> None:
         self.journal("start")
-        self._flow = self._services.bridge.submit(self._job.requests)
+        if self._live:
+            self._flow = self._services.bridge.submit(self._live)
         metrics, job = self._services.metrics, self._job
         metrics.observe("vllm:request_params_n", job.n)
         metrics.observe("vllm:request_params_max_tokens", job.requests[0].sampling.max_tokens)
@@ -165,7 +195,9 @@ class Generation:
     async def next(self) -> tuple[list[Delta], bool]:
         """What the next step brought for the caller, and whether that was all. The list is empty after a
         failure and while text is held back."""
-        assert self._flow is not None, "started first"
+        if self._flow is None:
+            assert self._num_unfinished == 0, "started first"
+            return [], True
         deltas = []
         for output in await self._flow.next():
             delta = self._take(output)
@@ -202,16 +234,18 @@ class Generation:
     def journal(self, kind: RecordKind) -> None:
         """What cannot be journalled is not begun; what is under way goes on, since the caller is told its usage."""
         now = self._services.clock()
-        produced = None if kind == "start" else self.usage.completion_tokens
+        produced = None if kind == "start" else self._num_reported
+        resumed = self._job.resumed
         record = Record(
             kind=kind,
             request_id=self.caller.gateway_request_id,
             engine_request_id=self._job.id,
             attempt=self.caller.attempt,
             epoch=self._epoch,
-            prompt_tokens=self.usage.prompt_tokens,
-            cached_tokens=None if kind == "start" else self.usage.cached_tokens,
+            prompt_tokens=self.usage.prompt_tokens + self._replayed_tokens,
+            cached_tokens=None if kind == "start" else self._cached_tokens,
             completion_tokens=produced,
+            resumed_from=None if resumed is None else resumed.attempt,
         )
         if kind == "end":
             self._ended = True
@@ -243,8 +277,36 @@ class Generation:
             e2e_ms=round((now - self._arrived) * 1000, 3),
         )
 
+    @property
+    def _num_reported(self) -> int:
+        """Tokens that the caller has from this engine."""
+        return self.usage.completion_tokens - self._replayed_tokens
+
+    def _take_up(self, index: int, request: AddRequest) -> None:
+        """Make a choice, and bring it to where it stood if it was begun elsewhere."""
+        job, services = self._job, self._services
+        ready = services.bridge.ready
+        ends = set(request.sampling.stop_token_ids)
+        if ready is not None and not request.sampling.ignore_eos:
+            ends.update(ready.eos_token_ids)
+
+        def make() -> Choice:
+            return Choice(request.request_id, index, services.text.tokenizer, job.options)
+
+        choice, deltas, request = replay(request, make, frozenset(ends))
+        self._choices[request.request_id] = choice
+        self.replayed += deltas
+        self.usage.completion_tokens += choice.num_tokens
+        # Of a lone choice something was relayed, or there was no need to go on with it.
+        if job.resumed is not None and (deltas or len(job.requests) == 1):
+            self.opened.add(index)
+        if choice.finished:
+            self._reasons.update(delta.finish_reason for delta in deltas if delta.finish_reason)
+        else:
+            self._live.append(request)
+
     def _journal_progress(self) -> None:
-        produced = self.usage.completion_tokens
+        produced = self._num_reported
         if self._ended or produced == self._journalled_tokens:
             return
         first = self._journalled_tokens == 0
@@ -281,7 +343,9 @@ class Generation:
 
     def _first_answer_of_prompt(self, choice: Choice) -> None:
         """A prompt counts once; its other answers find it in the cache anyway."""
-        self.usage.cached_tokens += choice.cached_tokens or 0
+        self._cached_tokens += choice.cached_tokens or 0
+        if self._job.resumed is None:
+            self.usage.cached_tokens = self._cached_tokens
         num_prompt_tokens = len(self._job.requests[choice.index].prompt_token_ids)
         self._services.metrics.count("vllm:prompt_tokens", num_prompt_tokens)
         self._services.metrics.observe("vllm:request_prompt_tokens", num_prompt_tokens)

@@ -1,4 +1,4 @@
-"""/internal: what only the gateway and the pool may ask (status, usage journal, abort, drain)."""
+"""/internal: what only the gateway and the pool may ask (status, usage journal, abort, drain, resume)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from engine.server.exchange import Exchange
 from engine.server.fields import Field, read_fields, text
 from engine.server.journal_reader import CursorError, Page, read_page
 from engine.server.protocol import parse_json
+from engine.server.resume import resume
 from engine.server.services import Services
 
 _LIMIT_DEFAULT = 1000
@@ -81,4 +82,5 @@ ROUTES = (
     Route("GET", "/internal/usage", usage, Access.INTERNAL),
     Route("POST", "/internal/abort", abort, Access.INTERNAL),
     Route("POST", "/internal/drain", drain, Access.INTERNAL),
+    Route("POST", "/internal/resume", resume, Access.INTERNAL),
 )

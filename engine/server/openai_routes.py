@@ -13,30 +13,31 @@ import orjson
 from engine.server.admission import chat_prompt, check_open, encode, make_job, prompt_limit
 from engine.server.app import Route
 from engine.server.caller import Caller
+from engine.server.continuation import Resumed, continued
 from engine.server.errors import model_not_found
 from engine.server.exchange import Exchange
 from engine.server.generation import AnswerStyle, run
-from engine.server.protocol import GenerationRequest, parse_chat, parse_completion
+from engine.server.protocol import ChatRequest, GenerationRequest, parse_chat, parse_completion
 from engine.server.responses import ChatShape, CompletionShape
 from engine.server.services import Services
 
 
 async def chat_completions(services: Services, exchange: Exchange, caller: Caller) -> None:
-    body = await exchange.body()
+    await answer_chat(services, exchange, caller, await exchange.body())
+
+
+async def answer_chat(
+    services: Services, exchange: Exchange, caller: Caller, body: bytes, resumed: Resumed | None = None
+) -> None:
     request = await services.beside_loop(len(body), partial(parse_chat, body))
     ready = check_open(services, request)
-    prompt = await chat_prompt(
-        services,
-        prompt_limit(ready, caller),
-        request.messages,
-        add_generation_prompt=request.add_generation_prompt,
-        continue_final_message=request.continue_final_message,
-        kwargs=request.chat_template_kwargs,
-    )
+    prompt = await _chat_prompt(services, prompt_limit(ready, caller), request, resumed)
     job = make_job(services, ready, request, [prompt], caller, "chatcmpl")
+    if resumed is not None:
+        job = continued(job, resumed, ready.vocab_size)
     _name_ignored(exchange, request)
     shape = ChatShape(
-        id_=job.id,
+        id_=job.answer_id,
         created=job.created,
         model=request.model,
         vocabulary=services.text.tokenizer,
@@ -46,17 +47,25 @@ async def chat_completions(services: Services, exchange: Exchange, caller: Calle
 
 
 async def completions(services: Services, exchange: Exchange, caller: Caller) -> None:
-    body = await exchange.body()
+    await answer_completion(services, exchange, caller, await exchange.body())
+
+
+async def answer_completion(
+    services: Services, exchange: Exchange, caller: Caller, body: bytes, resumed: Resumed | None = None
+) -> None:
     request = await services.beside_loop(len(body), partial(parse_completion, body))
     ready = check_open(services, request)
-    limit = prompt_limit(ready, caller)
-    prompts = await encode(
-        services, limit, request.prompts, "prompt", add_special_tokens=request.add_special_tokens
-    )
+    if resumed is None:
+        limit, special = prompt_limit(ready, caller), request.add_special_tokens
+        prompts = await encode(services, limit, request.prompts, "prompt", add_special_tokens=special)
+    else:
+        prompts = resumed.start.prompts
     job = make_job(services, ready, request, prompts, caller, "cmpl")
+    if resumed is not None:
+        job = continued(job, resumed, ready.vocab_size)
     _name_ignored(exchange, request)
     shape = CompletionShape(
-        id_=job.id,
+        id_=job.answer_id,
         created=job.created,
         model=request.model,
         vocabulary=services.text.tokenizer,
@@ -83,6 +92,21 @@ ROUTES = (
     Route("GET", "/v1/models", list_models),
     Route("GET", "/v1/models/*", retrieve_model),
 )
+
+
+async def _chat_prompt(
+    services: Services, limit: int, request: ChatRequest, resumed: Resumed | None
+) -> list[int]:
+    if resumed is not None:  # a template may write today's date
+        return resumed.start.prompts[0] if resumed.start.prompts else []
+    return await chat_prompt(
+        services,
+        limit,
+        request.messages,
+        add_generation_prompt=request.add_generation_prompt,
+        continue_final_message=request.continue_final_message,
+        kwargs=request.chat_template_kwargs,
+    )
 
 
 def _style(request: GenerationRequest) -> AnswerStyle:

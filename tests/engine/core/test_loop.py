@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from engine.core.loop import STEP_FAILED
@@ -238,3 +239,31 @@ def test_a_request_that_nothing_moves_is_a_bug_and_not_a_hang(monkeypatch: pytes
     engine.submit(add("a", 5))
     with pytest.raises(AssertionError, match="nothing will ever move"):
         engine.turn()
+
+
+@pytest.mark.parametrize("stream_class", ["interactive", "batch"])
+def test_an_answer_begun_elsewhere_goes_on_as_if_it_had_not_been_cut(stream_class: str) -> None:
+    """At every token, with limits that count the whole answer; what the other engine sampled is not sent again."""
+    whole = add("w", 20, max_tokens=12, min_tokens=7, ignore_eos=False, stop_token_ids=tuple(range(1, 40)))
+    answer, reason = expected_answer(whole, 97, (0,))
+    assert len(answer) > 6
+    for cut in range(len(answer)):
+        engine = Engine(config())
+        engine.run(msgspec.structs.replace(whole, output_token_ids=answer[:cut], request_class=stream_class))
+        assert (engine.answers["w"].tokens, engine.answers["w"].reason) == (answer[cut:], reason)
+
+
+def test_an_answer_that_is_whole_already_is_refused() -> None:
+    engine = Engine(config())
+    engine.run(msgspec.structs.replace(add("w", 20, max_tokens=3), output_token_ids=[5, 6, 7]))
+    assert engine.answers["w"].final.error_code == "engine_error"
+
+
+def test_a_resumed_answer_is_read_from_the_cache_and_charged_as_a_prompt() -> None:
+    engine = Engine(config())
+    first = add("a", 20, max_tokens=30)
+    engine.run(first)
+    answer = engine.answers["a"].tokens
+    engine.run(msgspec.structs.replace(first, request_id="b", output_token_ids=answer[:25]))
+    assert engine.answers["b"].tokens == answer[25:]
+    assert engine.answers["b"].outputs[0].num_cached_tokens == 32

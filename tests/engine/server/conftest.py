@@ -107,11 +107,14 @@ class Server:
 
 
 def start_core(run_dir: Path, generation: int, num_workers: int = 1) -> FakeCore:
-    core = FakeCore(
-        CoreTransport(run_dir, generation, num_workers, LineReader(_dangling_socket(), ToCore)), num_workers
-    )
+    core = FakeCore(core_transport(run_dir, generation, num_workers), num_workers)
     core.start()
     return core
+
+
+def core_transport(run_dir: Path, generation: int = 1, num_workers: int = 1) -> CoreTransport:
+    """A core's end of the boundary."""
+    return CoreTransport(run_dir, generation, num_workers, LineReader(_dangling_socket(), ToCore))
 
 
 def _dangling_socket() -> socket.socket:
@@ -122,8 +125,11 @@ def _dangling_socket() -> socket.socket:
 
 
 @asynccontextmanager
-async def running_server(model_dir: Path, journal_dir: Path, **flags: object) -> AsyncIterator[Server]:
-    """Starts the process, waits until it answers with a core, and drains it at the end."""
+async def running_server(
+    model_dir: Path, journal_dir: Path, *, real_core: bool = False, **flags: object
+) -> AsyncIterator[Server]:
+    """Starts the process, waits until it answers with a core, and drains it at the end. With `real_core` the model
+    is computed, and `Server.core` is no fake."""
     config = EngineConfig.from_flags(
         {
             "model": str(model_dir),
@@ -144,10 +150,11 @@ async def running_server(model_dir: Path, journal_dir: Path, **flags: object) ->
         their_reader, their_writer = await asyncio.open_unix_connection(sock=theirs)
         spec = ApiSpec(config, 0, folder, listener.detach())
         process = ApiProcess(spec, their_writer)
-        server = Server(port, process, start_core(run_dir, 1), run_dir, control)
+        core, about = _real_core(config, run_dir) if real_core else (start_core(run_dir, 1), ready())
+        server = Server(port, process, core, run_dir, control)
         listening = asyncio.create_task(_listen(reader, FromApi, server.said))
         server.exit_status = asyncio.create_task(process.run(read_lines(their_reader, ToApi)))
-        server.tell(CoreUp(1, 4711, ready()))
+        server.tell(CoreUp(1, 4711, about))
         await server.until(lambda: server.services.bridge.ready is not None and Serving() in server.said)
         try:
             yield server
@@ -162,6 +169,14 @@ async def running_server(model_dir: Path, journal_dir: Path, **flags: object) ->
             for writer in (control, their_writer):
                 writer.close()
                 await writer.wait_closed()
+
+
+def _real_core(config: EngineConfig, run_dir: Path) -> tuple[Any, CoreReady]:
+    from tests.engine.server.real_core import RealCore  # imports torch
+
+    core = RealCore(config, core_transport(run_dir))
+    core.start()
+    return core, core.about
 
 
 async def _listen(reader: asyncio.StreamReader, kind: Any, said: list[Any]) -> None:

@@ -1,0 +1,78 @@
+"""Requests of every kind, to be cut at every token. A new way to read or to bound an answer is a row here.
+
+Each is (name, path, body) for the tiny llama model; streamed, and seeded where it samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+Case = tuple[str, str, dict[str, Any]]
+
+_QUESTIONS = ("The lamps", "Why do you write it all down?", "Prices of salt, größer", "The clock")
+
+# Bodies beside messages or prompt. What the tiny model says is arbitrary, so stops are what is likely in any text.
+_BOTH: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "seeded": {"seed": 11},
+    "hot": {"seed": 12, "temperature": 1.8},
+    "filtered": {"seed": 13, "top_p": 0.9, "top_k": 40, "min_p": 0.01},
+    "stop": {"seed": 14, "stop": ["e", "th"]},
+    "stop held back": {"seed": 15, "stop": ["a never", "e never", "t never", " never", "s never"]},
+    "stop shown": {"seed": 16, "stop": ["i", "n"], "include_stop_str_in_output": True},
+    "stop after min_tokens": {"seed": 17, "stop": ["e", "a", "o", " "], "min_tokens": 9},
+    "end token": {"seed": 18, "logit_bias": {"4": 4.5}, "temperature": 1.2},
+    "end token after min_tokens": {"seed": 19, "logit_bias": {"4": 7}, "min_tokens": 6},
+    "stop token": {"seed": 20, "stop_token_ids": list(range(100, 128))},
+    "ignore_eos": {"seed": 21, "logit_bias": {"4": 3}, "ignore_eos": True, "skip_special_tokens": False},
+    "repetition": {"temperature": 0, "repetition_penalty": 1.4},
+    "penalties": {"seed": 22, "presence_penalty": 0.9, "frequency_penalty": 1.3},
+    "allowed": {"seed": 23, "allowed_token_ids": list(range(60, 90)), "frequency_penalty": 2},
+    "half characters": {"seed": 24, "allowed_token_ids": list(range(190, 261)), "temperature": 1.5},
+    "ids": {"seed": 25, "return_token_ids": True},
+    "usage in every chunk": {
+        "seed": 26,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    },
+    "two choices": {"seed": 27, "n": 2, "max_tokens": 8},
+}
+_CHAT: dict[str, dict[str, Any]] = {
+    "logprobs": {"seed": 30, "logprobs": True, "top_logprobs": 3},
+    "logprobs of half characters": {
+        "seed": 31,
+        "logprobs": True,
+        "allowed_token_ids": list(range(190, 261)),
+        "stop": ["never"],
+    },
+    "logprobs and stop": {"seed": 32, "logprobs": True, "top_logprobs": 1, "stop": ["e", " the"]},
+    "long system prompt": {"temperature": 0},
+}
+_COMPLETIONS: dict[str, dict[str, Any]] = {
+    "logprobs": {"seed": 40, "logprobs": 2},
+    "logprobs of half characters": {"seed": 41, "logprobs": 0, "allowed_token_ids": list(range(190, 261))},
+    "logprobs and penalties": {"seed": 42, "logprobs": 1, "presence_penalty": 1.5, "min_tokens": 3},
+    "ids for a prompt": {"temperature": 0, "prompt": [0, 70, 71, 72, 99, 130]},
+}
+
+
+def cases() -> list[Case]:
+    usage = {"stream": True, "max_tokens": 14, "stream_options": {"include_usage": True}}
+    found: list[Case] = []
+    for number, (name, body) in enumerate({**_BOTH, **_CHAT}.items()):
+        messages = [{"role": "user", "content": _QUESTIONS[number % 4]}]
+        if name == "long system prompt":
+            messages.insert(0, {"role": "system", "content": "The keeper counts the lamps. " * 12})
+        found.append((f"chat: {name}", CHAT, {"messages": messages, **usage, **body}))
+    for number, (name, body) in enumerate({**_BOTH, **_COMPLETIONS}.items()):
+        prompt = _QUESTIONS[(number + 1) % 4]
+        found.append((f"completion: {name}", COMPLETIONS, {"prompt": prompt, **usage, **body}))
+    # The same again without a usage chunk, and longer.
+    found.append(("chat: long", CHAT, {**found[1][2], "stream_options": None, "max_tokens": 40}))
+    found.append(("completion: long", COMPLETIONS, {**found[-2][2], "seed": 50, "max_tokens": 40}))
+    found += [
+        (f"{name}, no usage", path, {**body, "stream_options": None})
+        for name, path, body in found
+        if name in ("chat: stop", "completion: stop")
+    ]
+    return found
