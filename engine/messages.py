@@ -166,9 +166,22 @@ class LoadStats(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float = 0.0
     """Duration of the last finished step."""
     batch_tokens: int = 0
+    """Of the last finished step, as are its rows and those of its tokens that prompts have."""
+    batch_rows: int = 0
+    batch_prompt_tokens: int = 0
     predicted_queue_delay_s: float = 0.0
+    predicted_ttft_s: float = 0.0
+    """Expected time to the first token of a request of the usual size that came now."""
+    sustainable_rps: float = 0.0
+    """Requests a second, of the kind that came lately, that the engine can go on answering; 0: not known yet."""
     page_waste: float = 0.0
     """Share of the held page slots that no token occupies, 0..1."""
+    num_fairness_ids: int = 0
+    """Ids that live or still owe, counted in each class."""
+    fairness_spread: float = 0.0
+    """Virtual tokens between the most and the least served of the ids that wait."""
+    num_refused: int = 0
+    """Requests refused as overload so far: at the door, displaced, or past the queue deadline."""
 
 
 class CoreReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):

@@ -1,7 +1,8 @@
 """At the door: which requests are turned away before they wait, and with which answer.
 
-Called by `loop` for every `AddRequest`. Refuses what can never be served and what would make the line too
-long; decides nothing about order. Knows no running batch but the number of its free rows.
+Called by `loop` for every `AddRequest`. Refuses what can never be served, and when the line is full either the
+newcomer or those that give it their places; decides nothing about order. Knows no running batch but the number
+of its free rows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from engine.core.config import CoreConfig
 from engine.core.request import Request
 from engine.core.scheduler import Scheduler
 from engine.messages import TokenOutput
+
+OVERLOADED = "server_is_overloaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Refusal:
 
 
 def refusal(request: Request, scheduler: Scheduler, config: CoreConfig) -> Refusal | None:
-    """Why the request must not wait; None lets it in."""
+    """Why the request can never be served; None if it can."""
     if request.num_prompt_tokens == 0 or request.num_tokens >= request.max_total_tokens:
         return Refusal("engine_error", "a request needs a prompt token and room for an output token")
     if not _can_ever_fit(request, scheduler, config):
@@ -40,15 +43,23 @@ def refusal(request: Request, scheduler: Scheduler, config: CoreConfig) -> Refus
             f"do not fit: the model's context is {config.max_model_len} tokens"
         )
         return Refusal("context_length_exceeded", message)
-    if not scheduler.waiting.has_room_for(request, scheduler.num_free_rows):
-        return overload("the waiting line is full", scheduler)
+    if not scheduler.kv.fits_share(request):
+        message = (
+            f"{request.num_tokens} tokens do not fit: this caller may hold "
+            f"{request.max_kv_fraction:.0%} of the engine's pages"
+        )
+        return Refusal("context_length_exceeded", message)
     return None
 
 
+def displaced(request: Request, scheduler: Scheduler) -> list[Request] | Refusal:
+    """Who gives the request a place in the line, mostly nobody; or why there is none for it."""
+    leaving = scheduler.waiting.place_for(request, scheduler.num_free_rows)
+    return overload("the waiting line is full", scheduler) if leaving is None else leaving
+
+
 def overload(reason: str, scheduler: Scheduler) -> Refusal:
-    return Refusal(
-        "server_is_overloaded", f"the server is overloaded: {reason}", scheduler.waiting.retry_after_s()
-    )
+    return Refusal(OVERLOADED, f"the server is overloaded: {reason}", scheduler.waiting.retry_after_s())
 
 
 def _can_ever_fit(request: Request, scheduler: Scheduler, config: CoreConfig) -> bool:

@@ -48,6 +48,17 @@ class KVManager:
         num_pages = self._num_pages(num_tokens)
         return sum(self._peak_of_group(group, num_pages) for group in self._groups)
 
+    def share_pages(self, request: Request) -> int:
+        """Pages that the request's id may hold."""
+        return int(request.max_kv_fraction * self.pool.num_blocks)
+
+    def fits_share(self, request: Request) -> bool:
+        """Whether what a new request brings fits into its id's share. An answer that grows beyond it while nothing else of its
+        id runs goes on, as a lone request may."""
+        return request.max_kv_fraction >= 1 or (
+            self.peak_pages(request.num_tokens) <= self.share_pages(request)
+        )
+
     # Admission
 
     def match(self, request: Request) -> Hit:
@@ -72,6 +83,19 @@ class KVManager:
             wanted += sum(self.pool.num_holders(page) == 0 for page in held)
         return wanted
 
+    def exceeds_share(self, request: Request, hit: Hit) -> bool:
+        """Whether its id would hold more than its share, with a page more for each of its running requests.
+        With nothing running it never does: `fits_share` was asked before, and answers have the right to grow."""
+        holding = request.holding
+        if holding is None or request.max_kv_fraction >= 1 or holding.num_running == 0:
+            return False
+        num_pages, num_new = self._num_pages(request.num_tokens), 0
+        for group, table in enumerate(hit.tables):
+            num_new += self._peak_of_group(group, num_pages - table.count(-1))
+            num_new -= sum(page >= 0 and holding.holds(page) for page in table)
+        room = self.num_groups * holding.num_running
+        return holding.num_pages + num_new + room > self.share_pages(request)
+
     def admit(self, request: Request, hit: Hit) -> None:
         """Start the tables with the hit; `grow` adds what the first step needs."""
         assert not request.tables, "tables are empty before admission"
@@ -79,6 +103,8 @@ class KVManager:
             for page in table:
                 if page >= 0:
                     self.pool.share(page)
+            if request.holding is not None:
+                request.holding.take([page for page in table if page >= 0])
         request.tables = hit.tables
         request.first_held = [
             self._index.first_needed(group, len(hit.tables[group])) for group in self._groups
@@ -104,6 +130,8 @@ class KVManager:
             if target > len(table):
                 pages = self.pool.allocate(target - len(table))
                 table += pages
+                if request.holding is not None:
+                    request.holding.take(pages)
                 appends.append(BlockAppend(request.row, group, tuple(pages)))
         request.capacity = min(map(len, request.tables)) * self._block_size
         return appends
@@ -129,6 +157,8 @@ class KVManager:
             if first > held:
                 table = request.tables[group]
                 self.pool.release(table[held:first])
+                if request.holding is not None:
+                    request.holding.drop(table[held:first])
                 table[held:first] = [-1] * (first - held)
                 request.first_held[group] = first
         request.release_at = self._next_release(request)
@@ -140,6 +170,9 @@ class KVManager:
         for index in range(max(map(len, request.tables), default=0) - 1, -1, -1):
             at_index = [table[index] for table in request.tables if index < len(table)]
             self.pool.release(page for page in at_index if page >= 0)
+        if request.holding is not None:
+            for table, first in zip(request.tables, request.first_held, strict=True):
+                request.holding.drop(table[first:])
         request.tables, request.first_held, request.capacity = [], [], 0
 
     # After a failure

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Generic
 
-from engine.core.admission import Refusal, overload, refusal
+from engine.core.admission import OVERLOADED, Refusal, displaced, overload, refusal
 from engine.core.closing import Closing
 from engine.core.config import CoreConfig
 from engine.core.contract import BatchError, HandleT, Runner
@@ -50,7 +50,7 @@ class Loop(Generic[HandleT]):
         self._config = config
         self._scheduler = Scheduler(config)
         self._outbox = Outbox(emit, config.num_workers, config.heartbeat_s)
-        self._load = LoadMeter(self._scheduler)
+        self._load = LoadMeter(self._scheduler, config)
         self._closing = Closing()
         self._flights: deque[_Flight[HandleT]] = deque()
         self._num_arrivals = 0
@@ -135,13 +135,17 @@ class Loop(Generic[HandleT]):
             sequence=self._num_arrivals,
             now=self._clock(),
             eos_token_ids=self._config.eos_token_ids,
+            patience_s=self._config.queue_timeout_s,
         )
         self._num_arrivals += 1
-        refused = refusal(request, self._scheduler, self._config)
-        if refused is None:
-            self._scheduler.add(request)
-        else:
+        refused = refusal(request, self._scheduler, self._config) or displaced(request, self._scheduler)
+        if isinstance(refused, Refusal):
+            self._scheduler.num_refused += refused.code == OVERLOADED
             self._outbox.put(request.worker, refused.as_output(request))
+            return
+        self._scheduler.add(request)
+        for other in refused:
+            self._refuse_waiting(other, "the waiting line is full")
 
     def _abort(self, requests: list[Request]) -> None:
         for request in requests:
@@ -149,16 +153,20 @@ class Loop(Generic[HandleT]):
 
     def _expire(self) -> None:
         for request in self._scheduler.waiting.overdue(self._clock()):
-            refused: Refusal = overload("waited too long", self._scheduler)
-            end(
-                request,
-                "error",
-                self._scheduler,
-                self._outbox,
-                code=refused.code,
-                message=refused.message,
-                retry_after_s=refused.retry_after_s,
-            )
+            self._refuse_waiting(request, "waited too long")
+
+    def _refuse_waiting(self, request: Request, reason: str) -> None:
+        refused = overload(reason, self._scheduler)
+        self._scheduler.num_refused += 1
+        end(
+            request,
+            "error",
+            self._scheduler,
+            self._outbox,
+            code=refused.code,
+            message=refused.message,
+            retry_after_s=refused.retry_after_s,
+        )
 
     def _collect(self) -> None:
         """Wait for the oldest step in flight and take over what it produced."""

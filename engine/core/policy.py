@@ -1,8 +1,7 @@
 """The choices among running requests, apart from the mechanism that carries them out in `scheduler`.
 
-Pure functions over request state: whom to preempt, which prompt to continue first, how much room to leave.
-Classes and recompute preemption decide now; time promises and swapping join here. The order of admission
-is `waiting` and `fairness`.
+Pure functions over request state: whom to preempt, how large a step is, how much room to leave. The order of
+admission is `waiting` and `fairness`, that of prompts `turns`; promised times are `pace`.
 """
 
 from __future__ import annotations
@@ -30,20 +29,26 @@ def step_budget(num_answers: int, num_prompt_tokens: int, config: CoreConfig) ->
     return min(most, math.ceil((num_answers + 5 * mixed // 8) / mixed) * mixed)
 
 
+PASSED_OVER_S = 1.0
+"""How long others may go before a request that does not fit; then room is kept for it."""
+MOST_PASSED_OVER = 16
+"""Requests in line that are tried in one step."""
+
+
+def persistence(request: Request) -> tuple[int, int, int]:
+    """Sort key: who is preempted sooner comes first. Lowest class, then least computed work, then last come."""
+    return -request.class_rank, request.num_computed, -request.sequence
+
+
 def choose_victim(running: Iterable[Request]) -> Request:
-    """Lowest class, then least computed work, then last come. The request with the most work of the
-    highest class is never chosen while another runs, so something always gets to its end."""
-    return max(running, key=lambda request: (request.class_rank, -request.num_computed, request.sequence))
+    """The request with the most work of the highest class is never chosen while another runs, so something
+    always gets to its end."""
+    return min(running, key=persistence)
 
 
 def seniority(request: Request) -> tuple[int, int]:
     """Sort key among running requests: class, then arrival."""
     return request.class_rank, request.sequence
-
-
-def prompt_order(prompts: Iterable[Request]) -> list[Request]:
-    """In which order unfinished prompts share what the answers leave of the budget."""
-    return sorted(prompts, key=seniority)
 
 
 def headroom_pages(num_running: int, num_groups: int) -> int:

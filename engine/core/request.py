@@ -14,6 +14,7 @@ from engine.messages import AddRequest, SamplingParams
 
 if TYPE_CHECKING:
     from engine.core.fairness import Account
+    from engine.core.shares import Holding
 
 CLASSES = ("interactive", "batch")
 """Request classes, the one that goes first first."""
@@ -49,6 +50,12 @@ class Request:
     num_prompt_tokens: int
     max_total_tokens: int
     """Prompt plus the longest answer allowed."""
+    deadline_s: float
+    """When its first token is due: by its promise, else by the time after which it would be refused."""
+    tpot_s: float | None
+    """Promised time between two tokens."""
+    max_kv_fraction: float
+    """Part of the pool that its id may hold."""
 
     num_tokens: int
     """Known tokens plus those sampled by launched steps that the host has not seen yet."""
@@ -75,6 +82,10 @@ class Request:
     """Number of tokens, known and computed, that fills the next page to publish."""
 
     account: Account | None = field(default=None, repr=False)
+    holding: Holding | None = field(default=None, repr=False)
+    """What its id holds; None where nobody counts."""
+    blocked_s: float | None = None
+    """Since when it has been first in line without fitting, so that others may have gone before it."""
     pages_wanted: int = 0
     """Free pages that the last failed admission asked for; no use to try again with fewer."""
     num_cached_tokens: int | None = None
@@ -87,8 +98,15 @@ class Request:
 
     @classmethod
     def from_message(
-        cls, message: AddRequest, *, sequence: int, now: float, eos_token_ids: tuple[int, ...]
+        cls,
+        message: AddRequest,
+        *,
+        sequence: int,
+        now: float,
+        eos_token_ids: tuple[int, ...],
+        patience_s: float = 60.0,
     ) -> Request:
+        """`patience_s`: the deadline of a request without a promise."""
         sampling = message.sampling
         ends = set(sampling.stop_token_ids)
         if not sampling.ignore_eos:
@@ -108,6 +126,9 @@ class Request:
             token_ids=[*message.prompt_token_ids, *message.output_token_ids],
             num_prompt_tokens=num_prompt_tokens,
             max_total_tokens=num_prompt_tokens + sampling.max_tokens,
+            deadline_s=now + (patience_s if message.ttft_ms is None else message.ttft_ms / 1e3),
+            tpot_s=None if message.tpot_ms is None else message.tpot_ms / 1e3,
+            max_kv_fraction=message.max_kv_fraction,
             num_tokens=num_prompt_tokens + len(message.output_token_ids),
         )
 

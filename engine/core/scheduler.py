@@ -2,21 +2,27 @@
 
 `loop` calls `schedule` before every launch and `retire` after every collected step; `output` calls `finish`.
 Rows with one pending token come first, then unfinished prompts, then admissions from the waiting line.
-Choices are made in `policy`, `waiting` and `fairness`, pages are kept by `kv`; this file carries them out.
-Knows no time but what it is told, no runner and no text.
+Choices are made in `policy`, `waiting`, `fairness`, `turns`, `pace` and `floor`, pages are kept by `kv`; this file
+carries them out. Knows no time but what it is told, no runner and no text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Sequence
+from itertools import islice
 
-from engine.core import policy
+from engine.core import pace, policy, recovery, yielding
 from engine.core.config import CoreConfig
 from engine.core.contract import RowInit
+from engine.core.demand import Demand
+from engine.core.floor import Floor
 from engine.core.kv import KVManager
 from engine.core.request import Phase, Request
+from engine.core.rows import Rows
+from engine.core.shares import Holdings
 from engine.core.step import Step, StepPlan
+from engine.core.steptime import StepTimes
+from engine.core.turns import Turns, note_read
 from engine.core.waiting import WaitingLine
 
 Wants = list[tuple[Request, int]]
@@ -31,58 +37,82 @@ class Scheduler:
         """Requests without a terminal output."""
         self.kv = KVManager(config)
         self.waiting = WaitingLine(config)
+        self.rows = Rows(config.max_num_seqs)
+        self.holdings = Holdings()
+        self.times = StepTimes()
+        self.demand = Demand()
         self.num_preemptions = 0
+        self.num_refused = 0
+        self.num_unread_tokens = 0
+        """Prompt tokens of running requests that the last step left over."""
         self.prefix_queries = 0
         self.prefix_hits = 0
         self.num_steps = 0
         self._config = config
-        self._rows: list[Request | None] = [None] * config.max_num_seqs
-        self._free_rows = list(range(config.max_num_seqs))
-        self._freed_rows: list[int] = []
-        """Given up since the last schedule, which must name them."""
+        self._floor = Floor()
+        self._turns = Turns()
+        self._num_lower = 0
+        """Live requests of the lower class."""
+        self._num_promised = 0
+        """Live requests with a promised time between tokens."""
         self._leaving: dict[Request, None] = {}
         """Lost their row while a launched step still touches their pages."""
 
     @property
     def num_running(self) -> int:
-        return len(self._rows) - len(self._free_rows)
+        return self.rows.num_running
 
     @property
     def num_free_rows(self) -> int:
-        return len(self._free_rows)
+        return self.rows.num_free
 
     def running(self) -> list[Request]:
-        return [request for request in self._rows if request is not None]
+        return self.rows.running()
 
     def add(self, request: Request) -> None:
         """Line up a request that `admission` let in."""
         assert request.id not in self.live
         self.live[request.id] = request
+        self._count_live(request, 1)
+        self.holdings.open(request)
         self.waiting.add(request)
 
     def schedule(self, now: float) -> Step | None:
         """The next step, or None when there is nothing to launch before an earlier one is collected."""
         plan = StepPlan(self._config.max_num_batched_tokens)
+        if self._num_lower:
+            self._floor.pass_time(now)
+            self._make_way()
+        if self.holdings.num_capped:
+            for victim in yielding.to_own_share(self.running(), self.kv, self._leaving):
+                self._preempt(victim)
+        self._turns.first_rank = int(self._floor.is_owed)
         self._continue_running(plan)
         self._admit(plan, now)
+        if plan.unserved and plan.budget > 0:
+            self._top_up(plan)
         self.waiting.observe(now, plan.admitted)
         if not plan.work:
             return None
-        freed_rows, self._freed_rows = self._freed_rows, []
+        if self._num_lower:
+            self._floor.scheduled(plan.part_of_lower_class(), is_waiting=self._lower_class_waits(plan))
         self.num_steps += 1
-        return Step.from_plan(self.num_steps, plan, freed_rows)
+        return Step.from_plan(self.num_steps, plan, self.rows.take_freed())
 
     def finish(self, request: Request) -> None:
         """The request has its terminal output. Its row is free at once, its pages when no launched step
         touches them."""
         assert request.phase is not Phase.FINISHED, "one terminal output each"
         del self.live[request.id]
+        self._count_live(request, -1)
         if request.phase is Phase.RUNNING:
             self._leave_row(request)
         else:
             self.waiting.remove(request)
         request.phase = Phase.FINISHED
+        self.demand.finished(request)
         self.waiting.retire(request)
+        self.holdings.close(request)
 
     def retire(self, step: Step) -> None:
         """The step is collected and its tokens are accepted: free what only it could touch."""
@@ -99,27 +129,23 @@ class Scheduler:
     def spoil(self, failed: Wants, steps: Sequence[Step]) -> None:
         """What `failed` computed from the given positions on is worthless. Nobody may find it, and who
         shares it already starts over, without the results of `steps`, the ones from the failed step on."""
-        spoiled: set[int] = set()
-        for request, position in failed:
-            spoiled |= self.kv.spoil(request, position)
-        untouched = dict.fromkeys([*self.running(), *self._leaving])
-        for request, _ in failed:
-            untouched.pop(request, None)
-        affected = self._next_affected(untouched, spoiled)
-        while affected is not None:
-            request, position = affected
-            del untouched[request]
-            spoiled |= self.kv.spoil(request, position)
-            self._start_over(request, steps)
-            affected = self._next_affected(untouched, spoiled)
+
+        def start_over(request: Request) -> None:
+            if request.phase is Phase.RUNNING:
+                self._preempt(request)
+            request.num_tokens = len(request.token_ids)
+            for step in steps:
+                step.ignore(request)
+
+        recovery.spoil(failed, [*self.running(), *self._leaving], self.kv, start_over)
 
     def check_integrity(self) -> None:
         """Every live request is in a row or in line, every page is accounted for. Raises AssertionError."""
         running = self.running()
-        assert all(self._rows[request.row] is request for request in running)
-        assert sorted([*self._free_rows, *(request.row for request in running)]) == list(
-            range(len(self._rows))
-        )
+        self.rows.check_integrity()
+        self.holdings.check_integrity(self.live.values())
+        assert self._num_lower == sum(request.class_rank > 0 for request in self.live.values())
+        assert self._num_promised == sum(request.tpot_s is not None for request in self.live.values())
         assert all(request.phase is Phase.RUNNING for request in running)
         waiting = [request for request in self.live.values() if request.phase is Phase.WAITING]
         assert len(running) + len(waiting) == len(self.live), "a live request is nowhere"
@@ -137,21 +163,20 @@ class Scheduler:
     def _continue_running(self, plan: StepPlan) -> None:
         wants: Wants = []
         prompts = []
-        for request in self._rows:
+        for request in self.rows.seats:
             if request is None:
                 continue
             if request.num_tokens - request.num_computed > 1:
                 prompts.append(request)
             elif request.num_tokens < request.max_total_tokens:
                 wants.append((request, request.num_computed + 1))
-        backlog = sum(request.num_pending for request in prompts) + self.waiting.num_tokens
+        self.num_unread_tokens = sum(request.num_pending for request in prompts)
+        backlog = self.num_unread_tokens + self.waiting.num_tokens
         plan.budget = policy.step_budget(len(wants), backlog, self._config)
-        budget = plan.budget - len(wants)
-        for request in policy.prompt_order(prompts):
-            num_tokens = min(budget, request.num_pending)
-            if num_tokens > 0:
-                wants.append((request, request.num_computed + num_tokens))
-                budget -= num_tokens
+        if self._num_promised:
+            wants = self._keep_promises(plan, wants, prompts)
+        if prompts:
+            self._share_rest(plan, wants, prompts)
         short = [want for want in wants if want[1] > want[0].capacity]
         if short and self._num_missing(short) > self.kv.pool.num_free:
             wants = self._make_room(wants)
@@ -159,6 +184,59 @@ class Scheduler:
             if end > request.capacity:
                 plan.appends += self.kv.grow(request, end)
             self._hand_out(plan, request, end)
+
+    def _keep_promises(self, plan: StepPlan, answers: Wants, prompts: list[Request]) -> Wants:
+        """Cap the step so that the tightest promised time between tokens is kept."""
+        promise_s = pace.tightest(answers)
+        if promise_s is None:
+            return answers
+        kept = pace.keep(
+            promise_s,
+            self.times,
+            answers,
+            prompts[0].num_computed if prompts else 0,
+            block_size=self._config.layout.block_size,
+            budget=self._config.max_num_batched_tokens,
+        )
+        answers = pace.in_turn(answers, kept.num_lower, self.num_steps)
+        plan.budget = min(plan.budget, len(answers) + kept.num_prompt_tokens)
+        plan.is_tight = kept.is_tight
+        return answers
+
+    def _share_rest(self, plan: StepPlan, wants: Wants, prompts: list[Request]) -> None:
+        """Prompts get what the answers leave of the budget, less what those in line need before them."""
+        heads = self.waiting.heads(policy.MOST_PASSED_OVER) if self.rows.num_free else []
+        budget, kept = plan.budget - len(wants), 0
+        prompts = self._turns.order(prompts, heads)
+        for request in prompts:
+            if kept == 0 and heads:
+                kept = self._turns.room_for(heads, request, budget)
+                budget -= kept
+            num_tokens = min(budget, request.num_pending)
+            if num_tokens > 0:
+                wants.append((request, request.num_computed + num_tokens))
+                budget -= num_tokens
+        plan.unserved = prompts if kept else []
+
+    def _top_up(self, plan: StepPlan) -> None:
+        """Room was kept for requests in line that did not take it all."""
+        for request in plan.unserved:
+            if request.num_unseen_tokens or request.num_pending <= 0 or plan.budget == 0:
+                continue
+            begun = plan.take_back(request)
+            start = request.num_computed if begun is None else begun.start
+            note_read(request, start - request.num_computed)
+            end = request.num_computed + min(
+                request.num_pending, plan.budget - (request.num_computed - start)
+            )
+            if end > request.capacity and self.kv.num_missing(request, end) > self.kv.pool.num_free:
+                end = request.num_computed
+            if end > request.capacity:
+                plan.appends += self.kv.grow(request, end)
+            request.num_computed = start
+            request.num_steps_in_flight -= begun is not None
+            if end > start:
+                self._hand_out(plan, request, end)
 
     def _make_room(self, wants: Wants) -> Wants:
         """Preempt until the pages suffice. Some of them may only come when a step in flight is collected;
@@ -186,6 +264,8 @@ class Scheduler:
         """Compute the request up to `end`; at its last known token that samples the next one."""
         start, samples = request.num_computed, end == request.num_tokens
         plan.add(request, start, end - start, samples)
+        if end - start > 1:
+            note_read(request, end - start)
         request.num_computed = end
         if samples:
             request.num_tokens = end + 1
@@ -197,10 +277,31 @@ class Scheduler:
 
     def _admit(self, plan: StepPlan, now: float) -> None:
         """In the line's order, while the whole of the next one fits."""
-        while plan.budget > 0 and self._free_rows:
-            request = self.waiting.head()
-            if request is None or request.num_steps_in_flight > 0 or not self._try_admit(plan, request, now):
+        while plan.budget > 0 and self.rows.num_free and self.waiting.num_requests:
+            if not self._admit_next(plan, now):
                 break
+
+    def _admit_next(self, plan: StepPlan, now: float) -> bool:
+        """One more request gets a row. Who does not fit is passed over for a while; then nobody else is let in
+        who does not hold less of the pool than its id does already."""
+        awaited: Request | None = None
+        candidates = self.waiting.candidates(self._turns.first_rank)
+        for request in islice(candidates, policy.MOST_PASSED_OVER):
+            if request.num_steps_in_flight > 0:
+                return False
+            if request.class_rank > self._turns.first_rank and plan.is_tight:
+                return False
+            if awaited is not None and not yielding.may_pass(request, awaited, self.kv):
+                continue
+            if self._try_admit(plan, request, now):
+                return True
+            if request.holding is not None and request.holding.is_full:
+                continue
+            if request.blocked_s is None:
+                request.blocked_s = now
+            if awaited is None and now - request.blocked_s >= policy.PASSED_OVER_S:
+                awaited = request
+        return False
 
     def _try_admit(self, plan: StepPlan, request: Request, now: float) -> bool:
         num_free = self.kv.pool.num_free - policy.headroom_pages(self.num_running, self.kv.num_groups)
@@ -211,7 +312,11 @@ class Scheduler:
         request.pages_wanted = self.kv.num_free_wanted(request, hit)
         if request.pages_wanted > num_free:
             return False
-        request.pages_wanted = 0
+        if self.kv.exceeds_share(request, hit):
+            assert request.holding is not None
+            request.pages_wanted, request.holding.is_full = 0, True
+            return False
+        request.pages_wanted, request.blocked_s = 0, None
         self.waiting.take(request)
         if not request.was_admitted:
             self._count_first_admission(request, hit.num_tokens, now)
@@ -242,16 +347,12 @@ class Scheduler:
 
     def _enter_row(self, plan: StepPlan, request: Request) -> None:
         assert request.phase is Phase.WAITING
-        request.row = heappop(self._free_rows)
         request.phase = Phase.RUNNING
-        self._rows[request.row] = request
+        self.rows.enter(request)
         plan.admitted.append(request)
 
     def _leave_row(self, request: Request) -> None:
-        assert self._rows[request.row] is request
-        self._rows[request.row] = None
-        heappush(self._free_rows, request.row)
-        self._freed_rows.append(request.row)
+        self.rows.leave(request)
         if request.num_steps_in_flight > 0:
             self._leaving[request] = None
         else:
@@ -266,18 +367,28 @@ class Scheduler:
         self.waiting.put_back(request)
         self.num_preemptions += 1
 
-    # After a failure
+    # Between classes and ids
 
-    def _next_affected(self, holders: Iterable[Request], spoiled: set[int]) -> tuple[Request, int] | None:
-        for request in holders:
-            position = self.kv.first_of(request, spoiled)
-            if position is not None:
-                return request, position
-        return None
+    def _make_way(self) -> None:
+        """The lower class gives up rows and pages for the upper one, if it had its share."""
+        if self.rows.num_of_class[1] and self.waiting.num_of_class(0) and self._floor.has_enough:
+            for request, victims in yielding.to_upper_class(self.rows, self.waiting, self.kv, self._leaving):
+                request.blocked_s = float("-inf")
+                for victim in victims:
+                    self._preempt(victim)
 
-    def _start_over(self, request: Request, steps: Sequence[Step]) -> None:
-        if request.phase is Phase.RUNNING:
-            self._preempt(request)
-        request.num_tokens = len(request.token_ids)
-        for step in steps:
-            step.ignore(request)
+    def _lower_class_waits(self, plan: StepPlan) -> bool:
+        """Whether some of it is in line, or has a prompt to read or a row without work in this step."""
+        if self.waiting.num_of_class(1):
+            return True
+        busy = {item[1] for item in plan.work}
+        return any(
+            request.class_rank and (request.row not in busy or request.num_pending > 1)
+            for request in self.running()
+        )
+
+    def _count_live(self, request: Request, change: int) -> None:
+        self._num_promised += change if request.tpot_s is not None else 0
+        self._num_lower += change if request.class_rank else 0
+        if self._num_lower == 0 and request.class_rank:
+            self._floor = Floor()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.core.contract import BlockAppend, RowInit, RowWork, ScheduleOutput
+from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT
 from engine.core.request import Request
 
 
@@ -25,6 +26,10 @@ class StepPlan:
     new_rows: list[RowInit] = field(default_factory=list)
     appends: list[BlockAppend] = field(default_factory=list)
     admitted: list[Request] = field(default_factory=list)
+    unserved: list[Request] = field(default_factory=list)
+    """Prompts, in order, that left room for requests in line: what those do not take is theirs."""
+    is_tight: bool = False
+    """A promise leaves no time for another answer of the lower class."""
 
     def add(self, request: Request, start: int, num_tokens: int, samples: bool) -> None:
         assert 0 < num_tokens <= self.budget
@@ -32,6 +37,25 @@ class StepPlan:
         self.num_tokens += num_tokens
         row = request.row
         self.work.append((num_tokens, row, RowWork(row, start, num_tokens, samples), request))
+
+    def part_of_lower_class(self) -> float:
+        """Of the step's cost, as `fairness` counts it."""
+        lower = whole = 0.0
+        for num_tokens, _, _, request in self.work:
+            cost = OUTPUT_WEIGHT if num_tokens == 1 else INPUT_WEIGHT * num_tokens
+            whole += cost
+            lower += cost if request.class_rank else 0.0
+        return lower / whole
+
+    def take_back(self, request: Request) -> RowWork | None:
+        """Undo the request's entry, to make a larger one."""
+        for index, (num_tokens, _, work, owner) in enumerate(self.work):
+            if owner is request:
+                del self.work[index]
+                self.budget += num_tokens
+                self.num_tokens -= num_tokens
+                return work
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,25 @@
 """The line before the runner's rows: bounded, ordered, with a deadline and a measured drain rate.
 
 `scheduler` asks it who is next and tells it who left. Order: class, then preempted requests of the class,
-then the fair choice between ids, then arrival. Policy only: knows no pages, rows or budget.
+then the fair choice between ids, then the deadline. When it is full, who takes less of it than another gets a
+place of the other's, so that no id and no class can fill it. Policy only: knows no pages, rows or budget.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from itertools import takewhile
+from collections.abc import Iterator
+from itertools import islice, takewhile
 
 from engine.core.config import CoreConfig
-from engine.core.fairness import FairQueue
+from engine.core.fairness import Account, FairQueue, part_of_line
 from engine.core.request import CLASSES, Phase, Request
 
 HALF_LIFE_S = 10.0
 """How fast the drain rate forgets."""
+MOST_DISPLACED = 64
+"""Requests that give up their places for one other; it takes their tokens' room."""
 RETRY_AFTER_S = (1.0, 60.0)
 """Bounds of what a refused caller is told; the lower one also stands for "nothing measured yet"."""
 
@@ -74,14 +78,23 @@ class WaitingLine:
     def num_tokens(self) -> int:
         return sum(self._num_tokens)
 
-    def has_room_for(self, request: Request, num_free_rows: int) -> bool:
-        """Whether the bounds allow one more, counting those that go first or beside it. Rows that are
-        free now are not a line, so a burst onto an idle engine is not refused."""
-        classes = request.class_rank + 1
-        ahead, tokens = sum(self._num_requests[:classes]), sum(self._num_tokens[:classes])
-        if ahead >= self._config.max_num_queued_reqs + num_free_rows:
-            return False
-        return ahead == 0 or tokens + request.num_prompt_tokens <= self._config.max_num_queued_tokens
+    def place_for(self, request: Request, num_free_rows: int) -> list[Request] | None:
+        """Who must leave the line so that the request can join it; None if it cannot. Rows that are free now are
+        not a line, so a burst onto an idle engine is not refused, and a lone request may exceed the tokens."""
+        config, leaving = self._config, list[Request]()
+        num_requests, num_tokens = self.num_requests, self.num_tokens
+        victims = self._victims(request)
+        while num_requests and (
+            num_requests >= config.max_num_queued_reqs + num_free_rows
+            or num_tokens + request.num_prompt_tokens > config.max_num_queued_tokens
+        ):
+            victim = next(victims, None) if len(leaving) < MOST_DISPLACED else None
+            if victim is None:
+                return None
+            leaving.append(victim)
+            num_requests -= 1
+            num_tokens -= victim.num_prompt_tokens
+        return leaving
 
     def add(self, request: Request) -> None:
         assert request.phase is Phase.WAITING
@@ -95,13 +108,35 @@ class WaitingLine:
         insort(self._preempted[request.class_rank], request, key=lambda each: each.sequence)
         self._count(request, 1)
 
-    def head(self) -> Request | None:
-        """The request to admit next; nobody overtakes it."""
-        for preempted, fresh in zip(self._preempted, self._fresh, strict=True):
-            request = preempted[0] if preempted else fresh.head()
-            if request is not None:
-                return request
-        return None
+    def head(self, first_rank: int = 0) -> Request | None:
+        """The request to admit next."""
+        return next(self.candidates(first_rank), None)
+
+    def candidates(self, first_rank: int = 0) -> Iterator[Request]:
+        """The next request, then those that may go before it while it does not fit; class `first_rank` first."""
+        for rank in (first_rank, *(rank for rank in range(len(CLASSES)) if rank != first_rank)):
+            yield from self._preempted[rank]
+            yield from self._fresh[rank].candidates()
+
+    def heads(self, most: int) -> list[Request]:
+        """The next request of every id, and the first preempted one, of each class; as many as `most`."""
+        found = [preempted[0] for preempted in self._preempted if preempted]
+        for fresh in self._fresh:
+            waiting = fresh.accounts_waiting.values()
+            found += [account.head() for account in islice(waiting, most) if not account.is_held_back]
+        return found[:most]
+
+    def num_of_class(self, rank: int) -> int:
+        return self._num_requests[rank]
+
+    @property
+    def num_accounts(self) -> int:
+        return sum(fresh.num_accounts for fresh in self._fresh)
+
+    @property
+    def spread(self) -> float:
+        """The widest gap between the services of two waiting ids of a class, in virtual tokens."""
+        return max(fresh.spread() for fresh in self._fresh)
 
     def take(self, request: Request) -> None:
         """The request gets a row."""
@@ -148,6 +183,46 @@ class WaitingLine:
             assert admitted == {request.id for request in self._preempted[rank]}
             fresh.check_integrity()
         assert set(self._arrivals) == {request.id for request in waiting if not request.was_admitted}
+
+    def _victims(self, request: Request) -> Iterator[Request]:
+        """Who gives way to the request: of a lower class anybody, of its own class the ids that take more of the
+        line than its id would. Always the request that would be last among its id's; no preempted one."""
+        for rank in range(len(CLASSES) - 1, request.class_rank, -1):
+            yield from self._from_longest(rank, 0.0, set())
+        bounds = self._config.max_num_queued_reqs, self._config.max_num_queued_tokens
+        own = self._fresh[request.class_rank].accounts_waiting.get(request.fairness_id)
+        mine = part_of_line(
+            own or Account(request.fairness_id, 0.0, request.fairness_weight),
+            *bounds,
+            more=1,
+            more_tokens=request.num_prompt_tokens,
+        )
+        yield from self._from_longest(request.class_rank, mine, {request.fairness_id})
+
+    def _from_longest(self, rank: int, least: float, others: set[str]) -> Iterator[Request]:
+        """The last requests of those ids that take more than `least` of the line, the one with the most first."""
+        bounds = self._config.max_num_queued_reqs, self._config.max_num_queued_tokens
+        gone: dict[str, int] = {}
+        tokens: dict[str, int] = {}
+        accounts = {
+            id: account for id, account in self._fresh[rank].accounts_waiting.items() if id not in others
+        }
+
+        def part(account: Account) -> float:
+            id = account.fairness_id
+            return part_of_line(account, *bounds, more=-gone.get(id, 0), more_tokens=-tokens.get(id, 0))
+
+        while accounts:
+            account = max(accounts.values(), key=part)
+            id = account.fairness_id
+            if part(account) <= least:
+                return
+            victim = account.waiting[-1 - gone.get(id, 0)]
+            gone[id] = gone.get(id, 0) + 1
+            tokens[id] = tokens.get(id, 0) + victim.num_prompt_tokens
+            if gone[id] == len(account.waiting):
+                del accounts[id]
+            yield victim
 
     def _count(self, request: Request, change: int) -> None:
         self._num_requests[request.class_rank] += change

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from engine.core import fairness
 from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT, FairQueue
-from engine.core.request import Request
 from engine.messages import AddRequest
 from tests.engine.core.harness import Engine, add, config, layout
 
@@ -133,10 +133,12 @@ def test_services_of_waiting_ids_differ_by_no_more_than_the_bound(name: str) -> 
 
 
 def test_first_come_first_served_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first(queue: FairQueue) -> Request | None:
-        heads = [account.head() for account in queue._waiting.values()]
-        return min(heads, key=lambda request: request.sequence, default=None)
-
-    monkeypatch.setattr(FairQueue, "head", first)
+    monkeypatch.setattr(fairness, "_turn", lambda account: account.waiting[0].sequence)
     habits = MARKETS["flood"]
     assert widest_gap(habits) > 2 * bound(habits)
+
+
+def test_without_the_lift_a_latecomer_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FairQueue, "_entry", lambda queue: 0.0)
+    habits = MARKETS["latecomer"]
+    assert widest_gap(habits) > bound(habits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.admission import refusal
+from engine.core.admission import Refusal, displaced, refusal
 from engine.core.config import CoreConfig
 from engine.core.request import Request
 from engine.core.scheduler import Scheduler
@@ -51,8 +51,9 @@ def test_a_full_line_is_an_overload_with_a_time_to_come_back() -> None:
             Request.from_message(add(f"r{number}", 5), sequence=number, now=0.0, eos_token_ids=(0,))
         )
     request = Request.from_message(add("late", 5), sequence=2, now=0.0, eos_token_ids=(0,))
-    found = refusal(request, scheduler, settings)
-    assert found is not None
+    assert refusal(request, scheduler, settings) is None, "it could be served"
+    found = displaced(request, scheduler)
+    assert isinstance(found, Refusal)
     output = found.as_output(request)
     assert (output.request_id, output.finish_reason) == ("late", "error")
     assert output.error_code == "server_is_overloaded"

@@ -9,23 +9,24 @@ import pytest
 from engine.core import fairness
 from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT, FairQueue
 from engine.core.request import Request
+from engine.core.shares import Holding
 from tests.engine.core.harness import add
 
 numbers = itertools.count()
 
 
-def request(fairness_id: str, weight: float = 1.0) -> Request:
+def request(fairness_id: str, weight: float = 1.0, **fields: object) -> Request:
     number = next(numbers)
     return Request.from_message(
-        add(f"r{number}", 10, fairness_id=fairness_id, fairness_weight=weight),
+        add(f"r{number}", 10, fairness_id=fairness_id, fairness_weight=weight, **fields),
         sequence=number,
         now=0.0,
         eos_token_ids=(),
     )
 
 
-def pushed(queue: FairQueue, fairness_id: str, weight: float = 1.0) -> Request:
-    made = request(fairness_id, weight)
+def pushed(queue: FairQueue, fairness_id: str, weight: float = 1.0, **fields: object) -> Request:
+    made = request(fairness_id, weight, **fields)
     queue.push(made)
     return made
 
@@ -97,11 +98,54 @@ def test_idling_earns_no_credit() -> None:
 
 def test_who_comes_to_an_empty_line_starts_beside_the_one_served_last() -> None:
     queue = FairQueue()
-    pushed(queue, "first")
-    serve(queue, 500)
+    first = pushed(queue, "first")
+    queue.note_turn(first)
+    queue.remove(first)
+    assert first.account is not None
+    first.account.charge_input(first, 500)
     second = pushed(queue, "second")
     assert second.account is not None
     assert second.account.served == 500
+
+
+def test_nobody_owes_anything_to_a_class_that_came_to_rest() -> None:
+    queue = FairQueue()
+    for number in range(50):
+        pushed(queue, f"id{number}")
+    while queue.head() is not None:
+        serve(queue, 10**6)
+    assert queue.num_accounts == 0
+    queue.check_integrity()
+
+
+def test_the_earliest_deadline_of_an_id_goes_first_but_not_before_another_id() -> None:
+    queue = FairQueue()
+    lax, urgent = pushed(queue, "a"), pushed(queue, "a", ttft_ms=100.0)
+    other = pushed(queue, "b", ttft_ms=50.0)
+    also_urgent = pushed(queue, "a", ttft_ms=100.0)
+    assert queue.head() is urgent, "the ids were served alike, and this one's head came first"
+    assert [serve(queue, 100) for _ in range(4)] == [urgent, other, also_urgent, lax]
+
+
+def test_who_may_go_before_a_head_that_does_not_fit() -> None:
+    """The rest of its id; another id only if that leaves its service within the head's own cost."""
+    queue = FairQueue()
+    head, behind = pushed(queue, "a"), pushed(queue, "a")
+    near, far = pushed(queue, "near"), pushed(queue, "far")
+    assert near.account is not None
+    assert far.account is not None
+    near.account.served, far.account.served = head.num_prompt_tokens, head.num_prompt_tokens + 1
+    assert list(queue.candidates()) == [head, behind, near]
+
+
+def test_an_id_at_its_share_is_passed_over_whole() -> None:
+    queue = FairQueue()
+    full, other = pushed(queue, "full"), pushed(queue, "other")
+    pushed(queue, "full")
+    full.holding = Holding("full")
+    full.holding.is_full = True
+    assert queue.head() is other
+    assert list(queue.candidates()) == [other]
 
 
 def test_debt_is_not_forgotten_by_leaving_for_a_moment() -> None:
@@ -126,11 +170,14 @@ def test_accounts_of_ids_without_requests_or_debt_are_dropped() -> None:
 def test_remembered_debts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fairness, "MAX_IDLE_ACCOUNTS", 4)
     queue = FairQueue()
+    queue.note_turn(pushed(queue, "stays"))
     for number in range(30):
         pushed(queue, f"id{number}")
+    queue._accounts["stays"].served = 5.0
     for number in range(30):
         serve(queue, 10 + number)
-    assert len(queue._accounts) <= 9
+    queue._forget_settled_debts()
+    assert queue.num_accounts <= 5
     assert "id28" in queue._accounts, "the largest debts are kept"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.policy import choose_victim, headroom_pages, prompt_order, step_budget
+from engine.core.policy import choose_victim, headroom_pages, step_budget
 from engine.core.request import Request
 from tests.engine.core.harness import add, config
 
@@ -28,11 +28,6 @@ def test_batch_goes_before_interactive_however_far_it_is() -> None:
 def test_between_equals_the_last_come_goes() -> None:
     last = request(7, 10)
     assert choose_victim([request(3, 10), last, request(5, 10)]) is last
-
-
-def test_prompts_go_on_by_class_and_then_arrival() -> None:
-    batch, late, early = request(0, 0, "batch"), request(5), request(2)
-    assert prompt_order([batch, late, early]) == [early, late, batch]
 
 
 def test_every_running_request_can_take_a_page_in_every_group() -> None:

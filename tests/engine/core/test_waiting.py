@@ -73,33 +73,63 @@ def test_counts_follow_every_way_in_and_out() -> None:
 def test_the_number_of_waiting_requests_is_bounded() -> None:
     waiting = line(max_num_queued_reqs=2)
     for _ in range(2):
-        assert waiting.has_room_for(request(), 0)
+        assert waiting.place_for(request(), 0) == []
         lined_up(waiting)
-    assert not waiting.has_room_for(request(), 0)
-    assert waiting.has_room_for(request(), 1), "a free row is not a line"
+    assert waiting.place_for(request(), 0) is None
+    assert waiting.place_for(request(), 1) == [], "a free row is not a line"
 
 
 def test_waiting_tokens_are_bounded_but_a_lone_long_prompt_may_wait() -> None:
     waiting = line(max_num_queued_tokens=50)
-    assert waiting.has_room_for(request(80), 0)
+    assert waiting.place_for(request(80), 0) == []
     lined_up(waiting, 40)
-    assert waiting.has_room_for(request(10), 0)
-    assert not waiting.has_room_for(request(11), 0)
+    assert waiting.place_for(request(10), 0) == []
+    assert waiting.place_for(request(11), 0) is None
 
 
-def test_a_long_batch_line_does_not_refuse_interactive_requests() -> None:
+def test_a_full_line_of_batch_gives_its_last_place_to_an_interactive_request() -> None:
     waiting = line(max_num_queued_reqs=2)
-    for _ in range(2):
-        lined_up(waiting, request_class="batch")
-    assert not waiting.has_room_for(request(request_class="batch"), 0)
-    assert waiting.has_room_for(request(), 0)
+    lined_up(waiting, request_class="batch")
+    last = lined_up(waiting, request_class="batch")
+    assert waiting.place_for(request(request_class="batch"), 0) is None
+    assert waiting.place_for(request(), 0) == [last]
 
 
 def test_interactive_requests_count_against_batch_ones() -> None:
     waiting = line(max_num_queued_reqs=2)
     for _ in range(2):
         lined_up(waiting)
-    assert not waiting.has_room_for(request(request_class="batch"), 0)
+    assert waiting.place_for(request(request_class="batch"), 0) is None
+
+
+def test_an_id_that_fills_the_line_gives_places_to_those_with_fewer() -> None:
+    waiting = line(max_num_queued_reqs=4)
+    flood = [lined_up(waiting, fairness_id="flood") for _ in range(4)]
+    assert waiting.place_for(request(fairness_id="flood"), 0) is None
+    for number in (3, 2):
+        newcomer = request(fairness_id="quiet")
+        assert waiting.place_for(newcomer, 0) == [flood[number]], "its last come"
+        waiting.remove(flood[number])
+        waiting.add(newcomer)
+    assert waiting.place_for(request(fairness_id="quiet"), 0) is None, "both have half"
+    heavy = request(fairness_id="heavy", fairness_weight=4.0)
+    assert waiting.place_for(heavy, 0) == [flood[1]]
+
+
+def test_a_long_prompt_takes_the_places_of_several_or_of_none() -> None:
+    waiting = line(max_num_queued_tokens=100)
+    flood = [lined_up(waiting, 20, fairness_id="flood") for _ in range(5)]
+    assert waiting.place_for(request(40, fairness_id="quiet"), 0) == [flood[4], flood[3]]
+    assert waiting.place_for(request(60, fairness_id="quiet"), 0) is None, (
+        "it would have more than the others"
+    )
+    assert waiting.num_requests == 5
+
+
+def test_preempted_requests_keep_their_places() -> None:
+    waiting = line(max_num_queued_reqs=1)
+    preempted(waiting, request_class="batch")
+    assert waiting.place_for(request(), 0) is None
 
 
 def test_overdue_are_those_past_the_timeout_that_never_had_a_row() -> None:

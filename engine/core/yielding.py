@@ -1,0 +1,66 @@
+"""Who gives up rows and pages for others: the lower class for the upper one, an id beyond its share for itself.
+
+Decides for `scheduler`, which preempts. Knows no budget and no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from engine.core import policy
+from engine.core.kv import KVManager
+from engine.core.request import Request
+from engine.core.rows import Rows
+from engine.core.waiting import WaitingLine
+
+
+def to_upper_class(
+    rows: Rows, waiting: WaitingLine, kv: KVManager, leaving: Iterable[Request]
+) -> Iterator[tuple[Request, list[Request]]]:
+    """(request of the upper class that waits, those of the lower class to preempt for it), where that is enough
+    to admit it. `leaving`: preempted or finished before, their pages are coming."""
+    lower = [request for request in rows.running() if request.class_rank and request.num_pending > 0]
+    lower.sort(key=policy.persistence)
+    num_rows = rows.num_free
+    num_pages = kv.pool.num_free + kv.num_exclusive(leaving)
+    num_pages -= policy.headroom_pages(rows.num_running, kv.num_groups)
+    for request in list(islice(waiting.candidates(), policy.MOST_PASSED_OVER)):
+        if request.class_rank or request.num_steps_in_flight > 0:
+            return
+        wanted = kv.num_free_wanted(request, kv.match(request))
+        num_victims = 0
+        while (num_rows < 1 or num_pages < wanted) and num_victims < len(lower):
+            num_rows += 1
+            num_pages += kv.num_exclusive([lower[num_victims]]) + kv.num_groups
+            num_victims += 1
+        if num_rows < 1 or num_pages < wanted:
+            return
+        victims, lower = lower[:num_victims], lower[num_victims:]
+        if victims:
+            yield request, victims
+        num_rows, num_pages = num_rows - 1, num_pages - wanted - kv.num_groups
+
+
+def to_own_share(running: Sequence[Request], kv: KVManager, leaving: Iterable[Request]) -> list[Request]:
+    """Of every id that holds more pages than it may and has more than one request running, the one to preempt;
+    unless pages of the id are coming back already."""
+    coming = {request.fairness_id for request in leaving}
+    greedy: dict[str, list[Request]] = {}
+    for request in running:
+        holding = request.holding
+        if holding is None or holding.num_running < 2 or request.fairness_id in coming:
+            continue
+        if holding.num_pages > kv.share_pages(request):
+            greedy.setdefault(request.fairness_id, []).append(request)
+    pending = [[each for each in requests if each.num_pending > 0] for requests in greedy.values()]
+    return [policy.choose_victim(requests) for requests in pending if requests]
+
+
+def may_pass(request: Request, awaited: Request, kv: KVManager) -> bool:
+    """Whether the request may be admitted though room is kept for another: its id would still hold less of the
+    pool than the other's, which therefore is not starving."""
+    mine, other = request.holding, awaited.holding
+    if mine is None or other is None or mine is other:
+        return False
+    return mine.num_pages + kv.peak_pages(request.num_tokens) <= other.num_pages
