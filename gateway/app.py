@@ -38,6 +38,8 @@ from gateway.routing import Catalogue, Replicas
 from gateway.routing.target import ReplicaRow
 from gateway.settings import Settings, read_secret
 from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
+from gateway.tenancy.people.service import PeopleService
+from gateway.tenancy.projects.service import ProjectService
 from gateway.tenancy.repository import TenancyRepository
 from gateway.upstream import GenericDialect, NativeDialect, Timeouts, UpstreamClient, poll_status
 from gateway.wire.load import EngineStatus
@@ -152,14 +154,13 @@ class GatewayApp:
 
     def _edge(self) -> Edge:
         settings = self.settings
-        directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
-        auth = Authenticator(directory, settings.server.trusted_proxy_cidrs)
+        auth = self._authenticator()
         pipeline = Pipeline(self._parts())
         openai = OpenAIRoutes(
             auth, pipeline, self.catalogue, self.notebook, self.idempotency, settings.server.max_body_bytes
         )
         ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
-        router = Router(openai, ops, create_admin(self._admin_parts(auth)))
+        router = Router(openai, ops, create_admin(self.admin_parts(auth)))
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:
@@ -191,16 +192,22 @@ class GatewayApp:
             metrics=self.metrics,
         )
 
-    def _admin_parts(self, auth: Authenticator) -> AdminParts:
+    def _authenticator(self) -> Authenticator:
+        directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
+        return Authenticator(directory, self.settings.server.trusted_proxy_cidrs)
+
+    def admin_parts(self, auth: Authenticator | None = None) -> AdminParts:
         audit = AuditRepository(self.clock, self.ids)
         limits = default_limits(self.settings.limits)
         tenancy = TenancyService(
             TenancyRepository(), audit, self.peppers, self.clock, self.ids, self.entropy, limits
         )
         return AdminParts(
-            auth=auth,
+            auth=auth or self._authenticator(),
             database=self.database,
             tenancy=tenancy,
+            projects=ProjectService(audit, self.clock),
+            people=PeopleService(audit, self.peppers, self.clock, self.ids, self.entropy),
             audit=audit,
             ids=self.ids,
             clock=self.clock,

@@ -163,9 +163,9 @@ class IpNotAuthorized(ClientError):
 class InsufficientPermissions(ClientError):
     """A known caller without the scope (or role) that the call needs."""
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, missing: str, kind: Literal["scopes", "role"] = "scopes") -> None:
         super().__init__(
-            f"You have insufficient permissions for this operation. Missing scopes: {scope}.",
+            f"You have insufficient permissions for this operation. Missing {kind}: {missing}.",
             status=403,
             code="insufficient_permissions",
         )

@@ -22,6 +22,7 @@ __all__ = [
     "RouteId",
     "ServiceAccountId",
     "TenantId",
+    "UserId",
     "new_id",
     "uuid7",
 ]
@@ -34,6 +35,7 @@ PoolId = NewType("PoolId", str)
 RouteId = NewType("RouteId", str)
 ReplicaId = NewType("ReplicaId", str)
 GatewayId = NewType("GatewayId", str)
+UserId = NewType("UserId", str)
 
 Entropy = Callable[[int], bytes]
 """Returns that many unpredictable bytes; `os.urandom` in production, seeded in tests."""

@@ -16,15 +16,17 @@ class Authenticator:
         self._directory = directory
         self._trusted_proxies = trusted_proxies
 
-    async def tenant(self, call: Call, scope: str) -> Principal:
+    async def tenant(self, call: Call, scope: str | None = None) -> Principal:
         """The tenant comes from the credential and from nothing else that the caller sends."""
-        principal = await self._directory.authenticate(call.header(b"authorization"), self._address(call))
+        principal = await self._directory.authenticate(call.header(b"authorization"), self.address(call))
         call.tenant = principal.tenant_id
-        principal.require(scope)
+        if scope is not None:
+            principal.require(scope)
         return principal
 
-    async def admin(self, authorization: str | None) -> AdminPrincipal:
-        return await self._directory.authenticate_admin(authorization)
+    async def admin(self, call: Call) -> AdminPrincipal:
+        return await self._directory.authenticate_admin(call.header(b"authorization"), self.address(call))
 
-    def _address(self, call: Call) -> str | None:
+    def address(self, call: Call) -> str | None:
+        """Where the caller is, as far as trusted proxies say."""
         return client_address(call.peer, call.header(b"x-forwarded-for"), self._trusted_proxies)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
+from gateway.errors import InsufficientPermissions
 from gateway.http.auth import Authenticator
 from gateway.http.call import Call
 from gateway.obs.metrics import CONTENT_TYPE, Metrics
@@ -33,5 +34,7 @@ class OpsRoutes:
         await call.answer(200 if reason is None else 503, JSON, orjson.dumps(body))
 
     async def metrics(self, call: Call) -> None:
-        await self._auth.admin(call.header(b"authorization"))
+        """For every role of the organisation. They tell of all projects, so not for members of some."""
+        if (await self._auth.admin(call)).is_member:
+            raise InsufficientPermissions("viewer", "role")
         await call.answer(200, {"content-type": CONTENT_TYPE}, self._metrics.render())

@@ -56,6 +56,7 @@ HANDLING: Final = {
     "outage_allowance": Handling.DELETED,
     "budget": Handling.DELETED,
     "user_pseudonym": Handling.DELETED,
+    "project_member": Handling.DELETED,
     "api_key": Handling.DELETED,
     "service_account": Handling.DELETED,
     "usage_event": Handling.FACT,

@@ -73,6 +73,24 @@ class RoutingRepository:
             query = query.where(Route.id < after)
         return [_route(row) for row in await session.scalars(query)]
 
+    async def visible_names(self, session: ReadSession | WriteSession, tenant_id: TenantId) -> list[str]:
+        """The served names that the tenant may use, whether they have a price and a replica now or not."""
+        query = (
+            select(Route.served_model, Route.tenant_id, Pool.reserved_tenants)
+            .join(Pool, Pool.id == Route.pool_id)
+            .where(Route.published, or_(Route.tenant_id.is_(None), Route.tenant_id == tenant_id))
+            .order_by(Route.tenant_id.nulls_first())
+        )
+        permission = await session.get(ModelPermission, tenant_id)
+        listed = set(permission.model_ids) if permission is not None else set()
+        is_deny = permission is None or permission.mode == "deny_list"
+        reserved = {name: tenants for name, _, tenants in await session.execute(query)}  # its own route wins
+        return [
+            name
+            for name, tenants in reserved.items()
+            if (name in listed) != is_deny and (not tenants or tenant_id in tenants)
+        ]
+
     async def insert_route(self, session: WriteSession, route: RouteRow) -> bool:
         """False if the tenant (or everybody) has a route of that name already."""
         statement = insert(Route).values(

@@ -19,8 +19,10 @@ from gateway.errors import InvalidApiKey, IpNotAuthorized, ServiceUnavailable
 from gateway.obs.metrics import Metrics
 from gateway.tenancy.addresses import Network, is_allowed, parse_networks
 from gateway.tenancy.keys import ApiKey, Peppers, bearer_key, mask_key
+from gateway.tenancy.people.repository import PeopleRepository
+from gateway.tenancy.people.types import AdminKeyRow
 from gateway.tenancy.principal import AdminPrincipal, Principal
-from gateway.tenancy.repository import AdminKeyRow, KeyRow, TenancyRepository
+from gateway.tenancy.repository import KeyRow, TenancyRepository
 from gateway.tenancy.revision import RevisionFeed
 
 __all__ = ["STALE_S", "KeyDirectory"]
@@ -51,6 +53,13 @@ class _Tenant:
     networks: tuple[Network, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Admin:
+    row: AdminKeyRow
+    principal: AdminPrincipal
+    networks: tuple[Network, ...]
+
+
 Found = TypeVar("Found")
 
 
@@ -69,6 +78,7 @@ class KeyDirectory:
         self._peppers = peppers
         self._clock = clock
         self._repository = TenancyRepository()
+        self._people = PeopleRepository()
         slots = asyncio.Semaphore(LOADS_MAX)
         self._tenants = _Cache(self._read_key, feed, metrics, slots, known_max, unknown_max)
         self._admins = _Cache(self._read_admin_key, feed, metrics, slots, known_max, unknown_max)
@@ -83,12 +93,14 @@ class KeyDirectory:
             raise IpNotAuthorized
         return found.principal
 
-    async def authenticate_admin(self, authorization: str | None) -> AdminPrincipal:
+    async def authenticate_admin(self, authorization: str | None, client_ip: str | None) -> AdminPrincipal:
         key = bearer_key(authorization)
         found = await self._admins.get(key.public_id)
-        if found is None or not self._holds(key, found):
+        if found is None or not found.row.user_is_active or not self._holds(key, found.row):
             raise InvalidApiKey(mask_key(key.value))
-        return AdminPrincipal(found.id, found.scopes)
+        if not is_allowed(client_ip, found.networks):
+            raise IpNotAuthorized
+        return found.principal
 
     def _holds(self, key: ApiKey, row: _Stored) -> bool:
         proved = self._peppers.proves(key, row.secret_hmac, row.pepper_id)
@@ -100,9 +112,10 @@ class KeyDirectory:
             row = await self._repository.key_by_public_id(session, public_id)
         return None if row is None else _Tenant(row, _principal(row), parse_networks(row.ip_allow_list))
 
-    async def _read_admin_key(self, public_id: str) -> AdminKeyRow | None:
+    async def _read_admin_key(self, public_id: str) -> _Admin | None:
         async with self._database.read() as session:
-            return await self._repository.admin_key_by_public_id(session, public_id)
+            row = await self._people.admin_key_by_public_id(session, public_id)
+        return None if row is None else _Admin(row, _administrator(row), parse_networks(row.ip_allow_list))
 
 
 @dataclass(slots=True)
@@ -210,3 +223,8 @@ def _principal(row: KeyRow) -> Principal:
         lineage_id=row.lineage_id,
         limits=row.limits,
     )
+
+
+def _administrator(row: AdminKeyRow) -> AdminPrincipal:
+    roles = {row.role} if row.user_role is None else {row.role, row.user_role}
+    return AdminPrincipal(row.id, frozenset(roles), row.user_id, row.projects)

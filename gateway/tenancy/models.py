@@ -1,10 +1,12 @@
-"""Tables of who may call: tenants, service accounts, keys, model permissions, rate limits.
+"""Tables of who may call: tenants, service accounts, keys, model permissions, rate limits; and of who administers:
+the organisation's users, their memberships of projects, invites, admin keys.
 
 Tenant-owned rows have the composite key (tenant_id, id), so that no foreign key can cross tenants. Keys are
 stored as an HMAC only. A change here bumps `config_revision` by trigger.
 """
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -21,9 +23,20 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["AdminApiKey", "ApiKey", "ModelPermission", "RateLimit", "ServiceAccount", "Tenant"]
+__all__ = [
+    "AdminApiKey",
+    "ApiKey",
+    "Invite",
+    "ModelPermission",
+    "OrganizationUser",
+    "ProjectMember",
+    "RateLimit",
+    "ServiceAccount",
+    "Tenant",
+]
 
 _NOW = text("now()")
+_ROLES = "role IN ('owner', 'admin', 'billing', 'viewer', 'member')"
 
 
 class Tenant(Base):
@@ -51,7 +64,7 @@ class ServiceAccount(Base):
     __tablename__ = "service_account"
     __table_args__ = (
         UniqueConstraint("id"),
-        CheckConstraint("role IN ('owner', 'member')", name="role"),
+        CheckConstraint("role IN ('owner', 'member', 'none')", name="role"),
     )
 
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
@@ -99,12 +112,13 @@ class ApiKey(Base):
 
 
 class AdminApiKey(Base):
-    """A key of the operator's organisation, for the admin API."""
+    """A key of the operator's organisation, for the admin API. With a user it may do what both roles allow."""
 
     __tablename__ = "admin_api_key"
     __table_args__ = (
         UniqueConstraint("public_id"),
         CheckConstraint("octet_length(secret_hmac) = 32", name="secret_hmac"),
+        CheckConstraint(_ROLES, name="role"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -112,11 +126,68 @@ class AdminApiKey(Base):
     public_id: Mapped[str]
     secret_hmac: Mapped[bytes] = mapped_column(LargeBinary)
     pepper_id: Mapped[str]
+    # What gateways of before the roles read: an owner's key says `admin`, others say nothing and are refused there.
     scopes: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    role: Mapped[str] = mapped_column(server_default="owner")
+    user_id: Mapped[str | None] = mapped_column(ForeignKey("organization_user.id"))
+    ip_allow_list: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class OrganizationUser(Base):
+    """Somebody who administers. A role of `member` gives nothing by itself: memberships of projects do."""
+
+    __tablename__ = "organization_user"
+    __table_args__ = (
+        Index(
+            "uq_organization_user_email",
+            "email",
+            unique=True,
+            postgresql_where=text("deleted_at IS NULL"),
+        ),
+        CheckConstraint(_ROLES, name="role"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    # In lower case. Null: the first owner, whom nobody has asked for one.
+    email: Mapped[str | None]
+    name: Mapped[str]
+    role: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    deleted_at: Mapped[datetime | None]
+
+
+class ProjectMember(Base):
+    """A user who may see one project (member), or change its keys and accounts too (owner)."""
+
+    __tablename__ = "project_member"
+    __table_args__ = (
+        CheckConstraint("role IN ('owner', 'member')", name="role"),
+        Index("ix_project_member_user_id", "user_id"),
+    )
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("organization_user.id"), primary_key=True)
+    role: Mapped[str]
+    added_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class Invite(Base):
+    """Who is to become a user, and with what. `projects` holds project id → role there."""
+
+    __tablename__ = "invite"
+    __table_args__ = (CheckConstraint(_ROLES, name="role"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    email: Mapped[str]
+    role: Mapped[str]
+    projects: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    expires_at: Mapped[datetime]
+    accepted_at: Mapped[datetime | None]
 
 
 class ModelPermission(Base):

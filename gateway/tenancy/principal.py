@@ -3,26 +3,31 @@
 Made by `directory.KeyDirectory` from a credential and from nothing else. It knows no database, no request.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.errors import InsufficientPermissions
-from gateway.ids import KeyId, ServiceAccountId, TenantId
+from gateway.ids import KeyId, ServiceAccountId, TenantId, UserId
 
 __all__ = [
-    "ADMIN_SCOPE",
     "MODEL_SCOPE",
     "USAGE_SCOPE",
     "AdminPrincipal",
     "LimitSet",
     "Principal",
+    "ProjectRole",
+    "Role",
     "ScopedLimits",
 ]
+
+Role = Literal["owner", "admin", "billing", "viewer", "member"]
+"""In the organisation. What each may do is a table: http/admin/access.py."""
+ProjectRole = Literal["owner", "member"]
 
 MODEL_SCOPE = "model.request"
 USAGE_SCOPE = "usage.read"
 """A tenant's key may read its own tenant's usage, costs and requests."""
-ADMIN_SCOPE = "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +85,12 @@ class AdminPrincipal:
     """A key of the operator's organisation that was proved. It belongs to no tenant."""
 
     key_id: KeyId
-    scopes: frozenset[str]
-    kind: Literal["admin"] = "admin"
+    roles: frozenset[Role]
+    """The key's own and its user's: each of them has to allow what is asked."""
+    user_id: UserId | None = None
+    projects: Mapping[TenantId, ProjectRole] = field(default_factory=dict)
+    """The user's memberships: all that a key with the role `member` reaches."""
 
-    def require(self, scope: str) -> None:
-        if scope not in self.scopes:
-            raise InsufficientPermissions(scope)
+    @property
+    def is_member(self) -> bool:
+        return "member" in self.roles

@@ -1,25 +1,23 @@
 """All SQL of tenancy. Tenants, service accounts, keys, limits, and the revisions that changes raise.
 
-Every method names its tenant, except the two doors: a key is found by its public part, before its tenant is
-known, and an admin key belongs to none. Nothing here decides; `service` and `directory` do.
+Every method names its tenant, except the door: a key is found by its public part, before its tenant is known. Nothing here decides; `service` and `directory` do.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, func, insert, or_, select, update
+from sqlalchemy import Select, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, ServiceAccountId, TenantId
 from gateway.ledger.models import ConfigRevision
-from gateway.tenancy.models import AdminApiKey, ApiKey, RateLimit, ServiceAccount, Tenant
+from gateway.tenancy.models import ApiKey, RateLimit, ServiceAccount, Tenant
 from gateway.tenancy.principal import LimitSet, ScopedLimits
 
-__all__ = ["AdminKeyRow", "KeyRow", "TenancyRepository"]
+__all__ = ["KeyRow", "TenancyRepository", "scoped_limits"]
 
-_BOOTSTRAP_LOCK = 7_466_011_208_423_518
 _LIMIT_FIELDS = tuple(LimitSet.__slots__)
 
 
@@ -49,17 +47,6 @@ class KeyRow:
     limits: tuple[ScopedLimits, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AdminKeyRow:
-    id: KeyId
-    public_id: str
-    secret_hmac: bytes
-    pepper_id: str
-    scopes: frozenset[str]
-    expires_at: datetime | None
-    revoked_at: datetime | None
-
-
 class TenancyRepository:
     async def revisions(self, session: ReadSession) -> Mapping[str, int]:
         rows = await session.execute(select(ConfigRevision.topic, ConfigRevision.revision))
@@ -75,20 +62,6 @@ class TenancyRepository:
         lineage_id = await self.lineage_id(session, tenant_id, KeyId(key.id))
         limits = await self.limits_of_key(session, tenant_id, lineage_id)
         return _key_row(key, tenant, account, lineage_id, limits)
-
-    async def admin_key_by_public_id(self, session: ReadSession, public_id: str) -> AdminKeyRow | None:
-        row = await session.scalar(select(AdminApiKey).where(AdminApiKey.public_id == public_id))
-        if row is None:
-            return None
-        return AdminKeyRow(
-            KeyId(row.id),
-            row.public_id,
-            row.secret_hmac,
-            row.pepper_id,
-            frozenset(row.scopes),
-            row.expires_at,
-            row.revoked_at,
-        )
 
     async def lineage_id(
         self, session: ReadSession | WriteSession, tenant_id: TenantId, key_id: KeyId
@@ -132,7 +105,7 @@ class TenancyRepository:
             )
             .order_by(RateLimit.key_id.nulls_first(), RateLimit.served_model.nulls_first())
         )
-        return tuple(_scoped(row) for row in rows)
+        return tuple(scoped_limits(row) for row in rows)
 
     async def key(self, session: WriteSession, tenant_id: TenantId, key_id: KeyId) -> KeyRow | None:
         """For a change: the row is locked until the transaction ends."""
@@ -172,6 +145,18 @@ class TenancyRepository:
             ServiceAccount.deleted_at.is_(None),
         )
         return await session.scalar(query) is not None
+
+    async def limits_of_scope(
+        self, session: WriteSession, tenant_id: TenantId, key_id: KeyId | None, served_model: str | None
+    ) -> tuple[str, LimitSet] | None:
+        """The row's id and its limits."""
+        query = select(RateLimit).where(
+            RateLimit.tenant_id == tenant_id,
+            RateLimit.key_id.is_not_distinct_from(key_id),
+            RateLimit.served_model.is_not_distinct_from(served_model),
+        )
+        row = (await session.scalars(query.with_for_update())).one_or_none()
+        return (row.id, scoped_limits(row).limits) if row is not None else None
 
     async def insert_tenant(self, session: WriteSession, tenant_id: TenantId, name: str, weight: int) -> None:
         await session.execute(insert(Tenant).values(id=tenant_id, name=name, fairness_weight=weight))
@@ -220,18 +205,16 @@ class TenancyRepository:
             .values(revoked_at=at)
         )
 
-    async def restrict_key(
-        self,
-        session: WriteSession,
-        tenant_id: TenantId,
-        key_id: KeyId,
-        expires_at: datetime | None,
-        ip_allow_list: Sequence[str],
+    async def change_key(
+        self, session: WriteSession, tenant_id: TenantId, key_id: KeyId, row: KeyRow
     ) -> None:
+        """Scopes, expiry and IP allow-list as `row` says."""
         await session.execute(
             update(ApiKey)
             .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id)
-            .values(expires_at=expires_at, ip_allow_list=list(ip_allow_list))
+            .values(
+                scopes=sorted(row.scopes), expires_at=row.expires_at, ip_allow_list=list(row.ip_allow_list)
+            )
         )
 
     async def put_limits(
@@ -245,24 +228,6 @@ class TenancyRepository:
             .values(id=id, **scope, **values)
             .on_conflict_do_update(
                 index_elements=[RateLimit.tenant_id, RateLimit.key_id, RateLimit.served_model], set_=values
-            )
-        )
-
-    async def lock_bootstrap(self, session: WriteSession) -> int:
-        """Serialises bootstraps until the transaction ends; the number of admin keys that there ever were."""
-        await session.execute(select(func.pg_advisory_xact_lock(_BOOTSTRAP_LOCK)))
-        return await session.scalar(select(func.count()).select_from(AdminApiKey)) or 0
-
-    async def insert_admin_key(self, session: WriteSession, row: AdminKeyRow, name: str) -> None:
-        await session.execute(
-            insert(AdminApiKey).values(
-                id=row.id,
-                name=name,
-                public_id=row.public_id,
-                secret_hmac=row.secret_hmac,
-                pepper_id=row.pepper_id,
-                scopes=sorted(row.scopes),
-                expires_at=row.expires_at,
             )
         )
 
@@ -307,7 +272,7 @@ def _key_row(
     )
 
 
-def _scoped(row: RateLimit) -> ScopedLimits:
+def scoped_limits(row: RateLimit) -> ScopedLimits:
     return ScopedLimits(
         KeyId(row.key_id) if row.key_id is not None else None,
         row.served_model,

@@ -5,7 +5,7 @@ creates it and nowhere else. It does not know HTTP or who called beyond the `Act
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -20,12 +20,22 @@ from gateway.tenancy.keys import Peppers, generate_key, mask_key
 from gateway.tenancy.principal import MODEL_SCOPE, LimitSet, ScopedLimits
 from gateway.tenancy.repository import KeyRow, TenancyRepository
 
-__all__ = ["SCOPES", "IssuedKey", "KeyOptions", "TenancyService", "default_limits"]
+__all__ = [
+    "SCOPES",
+    "IssuedKey",
+    "KeyChange",
+    "KeyOptions",
+    "TenancyService",
+    "check_name",
+    "check_networks",
+    "default_limits",
+]
 
 SCOPES = frozenset({MODEL_SCOPE, "usage.read", "webhooks.write"})
 NAME_MAX = 200
 GRACE_MAX_S = 30 * 86_400
 _PUBLIC_ID_ATTEMPTS = 5
+_ARCHIVED = {"before": {"status": "active"}, "after": {"status": "archived"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,22 @@ class KeyOptions:
     scopes: frozenset[str] = frozenset({MODEL_SCOPE})
     expires_at: datetime | None = None
     ip_allow_list: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """What is to be different; None stays as it is."""
+
+    scopes: frozenset[str] | None = None
+    expires_at: datetime | None = None
+    ip_allow_list: tuple[str, ...] | None = None
+
+    def on(self, options: KeyOptions) -> KeyOptions:
+        return KeyOptions(
+            options.scopes if self.scopes is None else self.scopes,
+            options.expires_at if self.expires_at is None else self.expires_at,
+            options.ip_allow_list if self.ip_allow_list is None else self.ip_allow_list,
+        )
 
 
 class TenancyService:
@@ -68,17 +94,19 @@ class TenancyService:
     async def create_tenant(
         self, session: WriteSession, actor: Actor, name: str, fairness_weight: int = 1
     ) -> TenantId:
-        _check_name(name)
+        check_name(name)
         tenant_id = TenantId(self._ids.new("proj"))
         await self._repository.insert_tenant(session, tenant_id, name, fairness_weight)
         await self._put_limits(session, tenant_id, ScopedLimits(None, None, self._new_tenant_limits))
-        await self._record(session, actor, "project.created", "project", tenant_id, tenant_id, {"name": name})
+        await self._record(
+            session, actor, "project.created", "project", tenant_id, tenant_id, {"after": {"name": name}}
+        )
         return tenant_id
 
     async def archive_tenant(self, session: WriteSession, actor: Actor, tenant_id: TenantId) -> None:
         await self._require_active(session, tenant_id)
         await self._repository.archive_tenant(session, tenant_id, self._clock.now())
-        await self._record(session, actor, "project.archived", "project", tenant_id, tenant_id, {})
+        await self._record(session, actor, "project.archived", "project", tenant_id, tenant_id, _ARCHIVED)
 
     async def create_service_account(
         self,
@@ -86,13 +114,13 @@ class TenancyService:
         actor: Actor,
         tenant_id: TenantId,
         name: str,
-        role: Literal["owner", "member"] = "member",
+        role: Literal["owner", "member", "none"] = "member",
     ) -> ServiceAccountId:
-        _check_name(name)
+        check_name(name)
         await self._require_active(session, tenant_id)
         account_id = ServiceAccountId(self._ids.new("svc_acct"))
         await self._repository.insert_service_account(session, tenant_id, account_id, name, role)
-        details = {"name": name, "role": role}
+        details = {"after": {"name": name, "role": role}}
         await self._record(
             session, actor, "service_account.created", "service_account", account_id, tenant_id, details
         )
@@ -108,7 +136,7 @@ class TenancyService:
         options: KeyOptions | None = None,
     ) -> IssuedKey:
         options = options or KeyOptions()
-        _check_name(name)
+        check_name(name)
         _check_options(options, self._clock.now())
         await self._require_active(session, tenant_id)
         if service_account_id is not None and not await self._repository.service_account_exists(
@@ -118,7 +146,7 @@ class TenancyService:
         key_id = KeyId(self._ids.new("key"))
         template = _new_row(tenant_id, key_id, name, service_account_id, options)
         issued = await self._issue(session, template)
-        details = {"name": name, "masked": issued.masked, **_options_details(options)}
+        details = {"after": {"name": name, "masked": issued.masked, **_options_details(options)}}
         await self._record(session, actor, "api_key.created", "api_key", key_id, tenant_id, details)
         return issued
 
@@ -149,8 +177,11 @@ class TenancyService:
         new_id = KeyId(self._ids.new("key"))
         issued = await self._issue(session, replace(old, id=new_id, rotated_from=old.id), idempotency_key)
         ends = min(filter(None, (old.expires_at, now + timedelta(seconds=grace_s))))
-        await self._repository.restrict_key(session, tenant_id, old.id, ends, old.ip_allow_list)
-        details = {"successor": new_id, "masked": issued.masked, "old_expires_at": ends.isoformat()}
+        await self._repository.change_key(session, tenant_id, old.id, replace(old, expires_at=ends))
+        details = {
+            "before": {"expires_at": old.expires_at.isoformat() if old.expires_at else None},
+            "after": {"expires_at": ends.isoformat(), "successor": new_id, "masked": issued.masked},
+        }
         await self._record(session, actor, "api_key.rotated", "api_key", old.id, tenant_id, details)
         return issued
 
@@ -163,43 +194,49 @@ class TenancyService:
             return
         await self._repository.revoke_key(session, tenant_id, key_id, self._clock.now())
         await self._record(
-            session, actor, "api_key.revoked", "api_key", key_id, tenant_id, {"name": row.name}
+            session, actor, "api_key.deleted", "api_key", key_id, tenant_id, {"before": {"name": row.name}}
         )
 
-    async def restrict_key(
-        self,
-        session: WriteSession,
-        actor: Actor,
-        tenant_id: TenantId,
-        key_id: KeyId,
-        expires_at: datetime | None,
-        ip_allow_list: Sequence[str],
+    async def change_key(
+        self, session: WriteSession, actor: Actor, tenant_id: TenantId, key_id: KeyId, change: KeyChange
     ) -> None:
-        """Sets expiry and IP allow-list."""
+        """Takes effect on every replica within 2 s. An expired key stays expired."""
         row = await self._require_key(session, tenant_id, key_id)
-        options = KeyOptions(row.scopes, expires_at, tuple(ip_allow_list))
-        _check_options(options, self._clock.now())
-        await self._repository.restrict_key(session, tenant_id, key_id, expires_at, ip_allow_list)
-        before = _options_details(KeyOptions(row.scopes, row.expires_at, row.ip_allow_list))
-        details = {"before": before, "after": _options_details(options)}
+        now = self._clock.now()
+        if row.revoked_at is not None:
+            raise NotFound("No such API key.")
+        if row.expires_at is not None and row.expires_at <= now:
+            raise Conflict("The key is expired and cannot be changed.")
+        before = KeyOptions(row.scopes, row.expires_at, row.ip_allow_list)
+        after = change.on(before)
+        if after == before:
+            return
+        _check_options(after, now)
+        await self._repository.change_key(session, tenant_id, key_id, replace(row, **asdict(after)))
+        details = {"before": _options_details(before), "after": _options_details(after)}
         await self._record(session, actor, "api_key.updated", "api_key", key_id, tenant_id, details)
 
     async def set_limits(
         self, session: WriteSession, actor: Actor, tenant_id: TenantId, scoped: ScopedLimits
-    ) -> None:
-        """Replaces the limits of one scope."""
+    ) -> str:
+        """Replaces the limits of one scope; the id of their row."""
         await self._require_active(session, tenant_id)
         _check_limits(scoped.limits)
         if scoped.key_id is not None:
             row = await self._require_key(session, tenant_id, scoped.key_id)
             scoped = replace(scoped, key_id=row.lineage_id)
-        await self._put_limits(session, tenant_id, scoped)
+        scope = (scoped.key_id, scoped.served_model)
+        before = await self._repository.limits_of_scope(session, tenant_id, *scope)
+        row_id = before[0] if before is not None else self._ids.new("rl")
+        await self._repository.put_limits(session, tenant_id, row_id, scoped, self._clock.now())
         details = {
             "key_id": scoped.key_id,
             "served_model": scoped.served_model,
-            "after": {name: getattr(scoped.limits, name) for name in LimitSet.__slots__},
+            "before": asdict(before[1]) if before is not None else None,
+            "after": asdict(scoped.limits),
         }
-        await self._record(session, actor, "rate_limit.updated", "rate_limit", tenant_id, tenant_id, details)
+        await self._record(session, actor, "rate_limit.updated", "rate_limit", row_id, tenant_id, details)
+        return row_id
 
     async def _issue(self, session: WriteSession, row: KeyRow, rotation_key: str | None = None) -> IssuedKey:
         """Writes `row` with a fresh public part and secret."""
@@ -280,7 +317,7 @@ def _new_row(
     )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     if not 0 < len(name.strip()) <= NAME_MAX:
         raise InvalidValue(f"The name must have 1 to {NAME_MAX} characters.", "name")
 
@@ -291,8 +328,12 @@ def _check_options(options: KeyOptions, now: datetime) -> None:
         raise InvalidValue(f"Unknown scope: {min(unknown)}.", "scopes")
     if options.expires_at is not None and options.expires_at <= now:
         raise InvalidValue("The expiry must be in the future.", "expires_at")
+    check_networks(options.ip_allow_list)
+
+
+def check_networks(values: Sequence[str]) -> None:
     try:
-        parse_networks(options.ip_allow_list)
+        parse_networks(values)
     except ValueError as error:
         raise InvalidValue("Each entry must be an IP address or a CIDR block.", "ip_allow_list") from error
 

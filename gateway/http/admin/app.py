@@ -1,6 +1,6 @@
-"""The admin application: FastAPI behind one door that asks for an admin key before anything else.
+"""The admin application: FastAPI behind one door that asks who calls before anything else.
 
-The one exception: a tenant's key with the scope `usage.read` may read what READABLE names, of its own tenant.
+An admin key, or a project's own key: what each may do is the table in access.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from gateway.errors import (
     NotFound,
     ServiceUnavailable,
 )
+from gateway.http.admin.access import PREFIX, Caller, guarded_route
+from gateway.http.admin.accounts import AccountRoutes
+from gateway.http.admin.admin_keys import AdminKeyRoutes
 from gateway.http.admin.allowances import AllowanceRoutes
 from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budget_alerts import BudgetAlertRoutes
@@ -35,7 +38,10 @@ from gateway.http.admin.entries import EntryRoutes
 from gateway.http.admin.events import EventRoutes
 from gateway.http.admin.exports import ExportRoutes
 from gateway.http.admin.idempotency import IdempotencyRoutes
+from gateway.http.admin.invites import InviteRoutes
 from gateway.http.admin.keys import KeyRoutes
+from gateway.http.admin.limits import LimitRoutes
+from gateway.http.admin.members import MemberRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
@@ -45,17 +51,16 @@ from gateway.http.admin.spend_alerts import SpendAlertRoutes
 from gateway.http.admin.spend_limits import SpendLimitRoutes
 from gateway.http.admin.stripe import StripeRoutes
 from gateway.http.admin.usage import UsageRoutes
+from gateway.http.admin.users import UserRoutes
 from gateway.http.admin.usual import UsualRoutes
 from gateway.http.call import Call, Message
 from gateway.http.errors import render_error
 from gateway.http.middleware import Handler
 from gateway.ids import TenantId
-from gateway.tenancy.principal import ADMIN_SCOPE, USAGE_SCOPE
+from gateway.tenancy.projects.repository import ProjectRepository
 
-__all__ = ["AdminParts", "create_admin"]
+__all__ = ["AdminParts", "create_admin", "create_application"]
 
-PREFIX = "/v1/organization"
-READABLE = re.compile(rf"{PREFIX}/(usage/[a-z_]+|costs|requests(/[^/]+)?)")
 _ERROR = {
     "type": "object",
     "properties": {
@@ -74,7 +79,13 @@ _RESPONSES: dict[int | str, Json] = {
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (
     ProjectRoutes,
+    AccountRoutes,
     KeyRoutes,
+    LimitRoutes,
+    MemberRoutes,
+    AdminKeyRoutes,
+    UserRoutes,
+    InviteRoutes,
     RouteRoutes,
     PriceRoutes,
     PoolRoutes,
@@ -97,18 +108,14 @@ RESOURCES = (
 
 
 def create_admin(parts: AdminParts) -> Handler:
-    app = _application(parts)
+    app = create_application(parts)
 
     async def handle(call: Call) -> None:
-        actor, tenant_id = await _caller(parts, call)
+        caller = await _caller(parts, call)
         body = await call.body(parts.body_bytes_max)
         _refuse_nul(call, body)
         _refuse_unreadable(body)
-        call.scope["state"] = {
-            "actor": actor,
-            "tenant_id": tenant_id,
-            "request_id": call.request_id,
-        }
+        call.scope["state"] = {"caller": caller, "request_id": call.request_id}
         call.scope["query_string"] = plain_arrays(call.scope["query_string"])
         unread = [body]
 
@@ -122,17 +129,15 @@ def create_admin(parts: AdminParts) -> Handler:
     return handle
 
 
-async def _caller(parts: AdminParts, call: Call) -> tuple[Actor, TenantId | None]:
-    """Who it is, and the tenant whose data alone it may read, if any."""
+async def _caller(parts: AdminParts, call: Call) -> Caller:
+    """An administrator, or else a project's own key: a good one is told what it lacks, not that it is unknown."""
+    peer = parts.auth.address(call)
     try:
-        admin = await parts.auth.admin(call.header(b"authorization"))
+        admin = await parts.auth.admin(call)
     except InvalidApiKey:
-        if call.method != "GET" or not READABLE.fullmatch(call.path):
-            raise
-        reader = await parts.auth.tenant(call, USAGE_SCOPE)
-        return Actor("api_key", reader.key_id, call.request_id, call.peer), reader.tenant_id
-    admin.require(ADMIN_SCOPE)
-    return Actor("admin_key", admin.key_id, call.request_id, call.peer), None
+        reader = await parts.auth.tenant(call)
+        return Caller.tenant(reader, Actor("api_key", reader.key_id, call.request_id, peer))
+    return Caller.administrator(admin, Actor("admin_key", admin.key_id, call.request_id, peer))
 
 
 def _refuse_nul(call: Call, body: bytes) -> None:
@@ -151,14 +156,24 @@ def _refuse_unreadable(body: bytes) -> None:
         raise InvalidRequest(f"The body could not be read: {error.msg}.") from None
 
 
-def _application(parts: AdminParts) -> FastAPI:
-    app = FastAPI(
-        title="Tollway admin API", openapi_url=f"{PREFIX}/openapi.json", docs_url=None, redoc_url=None
-    )
+def create_application(parts: AdminParts) -> FastAPI:
+    projects = ProjectRepository()
+
+    async def has_project(project_id: str) -> bool:
+        async with parts.database.read() as session:
+            return await projects.project(session, TenantId(project_id)) is not None
+
+    async def describe() -> Json:
+        return app.openapi()
+
+    router = APIRouter(prefix=PREFIX, responses=_RESPONSES, route_class=guarded_route(has_project))
     for resource in RESOURCES:
-        router = APIRouter(prefix=PREFIX, responses=_RESPONSES)
         resource(parts).register(router)
-        app.include_router(router)
+    router.add_api_route("/openapi.json", describe, methods=["GET"], include_in_schema=False)
+    # One list of routes, not one per resource inside each other: it can be read, and is searched once.
+    app = FastAPI(
+        title="Tollway admin API", openapi_url=None, docs_url=None, redoc_url=None, routes=router.routes
+    )
     app.add_exception_handler(GatewayError, _render)
     app.add_exception_handler(RequestValidationError, _render_invalid)
     app.add_exception_handler(HTTPException, _render_http)

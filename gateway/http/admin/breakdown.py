@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from gateway.errors import InvalidValue
-from gateway.http.admin.common import AdminParts, Json, json_answer, only_tenant, visible
+from gateway.http.admin.common import AdminParts, Json, bound_to, json_answer, visible
 from gateway.http.admin.usage_query import Ids, TimeParams, UnixTime, first_keys, range_of, sums_json
 from gateway.ledger.buckets import minutes_of
 from gateway.ledger.repository.usage import Order, StoredDimension, UsageFilter, UsageReader, UsageSums
@@ -66,7 +66,7 @@ class BreakdownRoutes:
         router.add_api_route("/usage/breakdown", self.breakdown, methods=["GET"])
 
     async def breakdown(self, request: Request, params: Annotated[BreakdownParams, Query()]) -> Response:
-        if only_tenant(request) is not None and (params.group_by == "pool_id" or params.pool_ids):
+        if bound_to(request) is not None and (params.group_by == "pool_id" or params.pool_ids):
             raise InvalidValue("Pools are the operator's.", "pool_id")
         now = max(int(self._p.clock.now().timestamp()), params.start_time)
         range_ = range_of(params, "1m", now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import orjson
@@ -17,9 +17,12 @@ from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, WriteSession, is_serialization_failure
 from gateway.errors import ServiceUnavailable
 from gateway.exports.store import BlobStore
+from gateway.http.admin.access import Caller
 from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, TenantId
 from gateway.tenancy import TenancyService
+from gateway.tenancy.people.service import PeopleService
+from gateway.tenancy.projects.service import ProjectService
 
 __all__ = [
     "AdminParts",
@@ -30,9 +33,10 @@ __all__ = [
     "Page",
     "Params",
     "actor_of",
+    "bound_to",
     "in_transaction",
+    "instant_in",
     "json_answer",
-    "only_tenant",
     "page_of",
     "plain_arrays",
     "record",
@@ -56,6 +60,8 @@ class AdminParts:
     auth: Authenticator
     database: Database
     tenancy: TenancyService
+    projects: ProjectService
+    people: PeopleService
     audit: AuditRepository
     ids: IdSource
     clock: Clock
@@ -98,6 +104,11 @@ async def in_transaction(database: Database, act: Callable[[WriteSession], Await
     raise ServiceUnavailable("The change met too many requests that are being settled. Please retry.")
 
 
+def instant_in(parts: AdminParts, seconds: int | None) -> datetime | None:
+    """That many seconds from now; None for never."""
+    return parts.clock.now() + timedelta(seconds=seconds) if seconds is not None else None
+
+
 def page_of(rows: Sequence[Json], limit: int) -> Page:
     """`rows` holds one more than the page when there is more."""
     data = list(rows[:limit])
@@ -111,24 +122,27 @@ def page_of(rows: Sequence[Json], limit: int) -> Page:
 
 
 def actor_of(request: Request) -> Actor:
-    """Put there by admin/app.py, which lets nobody in without it."""
-    actor = request.state.actor
-    assert isinstance(actor, Actor)
-    return actor
+    return _caller(request).actor
 
 
-def only_tenant(request: Request) -> TenantId | None:
-    """Whose data alone the caller may read: a tenant's key sees its tenant, an admin key has no such bound."""
-    found: TenantId | None = request.state.tenant_id
-    return found
+def bound_to(request: Request) -> frozenset[TenantId] | None:
+    """Whose data alone the caller may see; None for an administrator of the whole."""
+    return _caller(request).tenants
 
 
 def visible(request: Request, project_ids: Sequence[str]) -> Sequence[str] | None:
     """The projects that were asked for, as far as the caller may see them; None for all of them."""
-    own = only_tenant(request)
+    own = bound_to(request)
     if own is None:
         return project_ids or None
-    return [own] if not project_ids or own in project_ids else []
+    return [tenant for tenant in own if not project_ids or tenant in project_ids]
+
+
+def _caller(request: Request) -> Caller:
+    """Put there by admin/app.py, which lets nobody in without it."""
+    caller = request.state.caller
+    assert isinstance(caller, Caller)
+    return caller
 
 
 async def record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -17,13 +17,15 @@ from gateway.http.admin.common import (
     Limit,
     Page,
     actor_of,
+    instant_in,
     page_of,
     unix,
 )
 from gateway.ids import KeyId, ServiceAccountId, TenantId
-from gateway.tenancy import KeyOptions
+from gateway.tenancy import KeyChange, KeyOptions
 from gateway.tenancy.principal import MODEL_SCOPE
 from gateway.tenancy.projects.repository import KeyView, ProjectRepository
+from gateway.tenancy.service import SCOPES
 
 __all__ = ["KeyRoutes"]
 
@@ -34,6 +36,14 @@ class KeyBody(Body):
     scopes: list[str] = Field(default=[MODEL_SCOPE], max_length=20)
     ip_allow_list: list[str] = Field(default=[], max_length=100)
     expires_in_seconds: Lifetime | None = None
+
+
+class KeyChangeBody(Body):
+    """What is not given stays. As at OpenAI, no scopes at all means all of them."""
+
+    scopes: list[str] | None = Field(default=None, max_length=20)
+    expires_in_seconds: Lifetime | None = None
+    ip_allow_list: list[str] | None = Field(default=None, max_length=100)
 
 
 class RotateBody(Body):
@@ -51,14 +61,13 @@ class KeyRoutes:
         router.add_api_route(all_, self.create, methods=["POST"])
         router.add_api_route(all_, self.list, methods=["GET"])
         router.add_api_route(one, self.retrieve, methods=["GET"])
+        router.add_api_route(one, self.update, methods=["POST"])
         router.add_api_route(one, self.delete, methods=["DELETE"])
         router.add_api_route(f"{one}/rotate", self.rotate, methods=["POST"])
 
     async def create(self, request: Request, project_id: str, body: KeyBody) -> Json:
         """`value` is in this answer and nowhere else."""
-        expires_at = None
-        if body.expires_in_seconds is not None:
-            expires_at = self._p.clock.now() + timedelta(seconds=body.expires_in_seconds)
+        expires_at = instant_in(self._p, body.expires_in_seconds)
         options = KeyOptions(frozenset(body.scopes), expires_at, tuple(body.ip_allow_list))
         account = ServiceAccountId(body.service_account_id) if body.service_account_id is not None else None
         async with self._p.database.write() as session:
@@ -67,9 +76,16 @@ class KeyRoutes:
             )
         return {**await self.retrieve(project_id, issued.id), "value": issued.value}
 
-    async def list(self, project_id: str, limit: Limit = 20, after: After = None) -> Page:
+    async def list(
+        self,
+        project_id: str,
+        limit: Limit = 20,
+        after: After = None,
+        owner_project_access: Literal["active", "inactive", "any"] = "active",
+    ) -> Page:
+        has_access = None if owner_project_access == "any" else owner_project_access == "active"
         async with self._p.database.read() as session:
-            rows = await self._projects.keys(session, TenantId(project_id), after, limit + 1)
+            rows = await self._projects.keys(session, TenantId(project_id), after, limit + 1, has_access)
         return page_of([_key(row) for row in rows], limit)
 
     async def retrieve(self, project_id: str, key_id: str) -> Json:
@@ -78,6 +94,18 @@ class KeyRoutes:
         if found is None:
             raise NotFound("No such API key.")
         return _key(found)
+
+    async def update(self, request: Request, project_id: str, key_id: str, body: KeyChangeBody) -> Json:
+        change = KeyChange(
+            frozenset(body.scopes or SCOPES) if body.scopes is not None else None,
+            instant_in(self._p, body.expires_in_seconds),
+            tuple(body.ip_allow_list) if body.ip_allow_list is not None else None,
+        )
+        async with self._p.database.write() as session:
+            await self._p.tenancy.change_key(
+                session, actor_of(request), TenantId(project_id), KeyId(key_id), change
+            )
+        return await self.retrieve(project_id, key_id)
 
     async def delete(self, request: Request, project_id: str, key_id: str) -> Json:
         async with self._p.database.write() as session:
@@ -117,6 +145,7 @@ def _key(view: KeyView) -> Json:
         "last_used_at": unix(view.last_used_at),
         "expires_at": unix(view.expires_at),
         "owner": owner,
-        "owner_project_access": "active",
+        "owner_project_access": "active" if view.has_access else "inactive",
         "scopes": [*view.scopes],
+        "ip_allow_list": [*view.ip_allow_list],
     }

@@ -13,10 +13,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from gateway.errors import InvalidValue, NotFound
-from gateway.http.admin.common import AdminParts, Json, Params, json_answer, only_tenant, unix
+from gateway.errors import InvalidValue, MissingParameter, NotFound
+from gateway.http.admin.common import AdminParts, Json, Params, bound_to, json_answer, unix
 from gateway.http.admin.cursor import cursor_of, cursor_text
 from gateway.http.admin.usage_query import UnixTime, first_keys
+from gateway.ids import TenantId
 from gateway.ledger.models import UsageEvent
 from gateway.ledger.repository.request_detail import (
     AttemptView,
@@ -61,14 +62,17 @@ class RequestRoutes:
         router.add_api_route("/requests/{request_id}", self.retrieve, methods=["GET"])
 
     async def list(self, request: Request, params: Annotated[RequestParams, Query()]) -> Response:
-        own = only_tenant(request)
-        if own is not None and params.project_id not in (None, own):
-            return json_answer(_page([], None))
-        if own is not None and params.pool_id is not None:
-            raise InvalidValue("Pools are the operator's.", "pool_id")
+        own = bound_to(request)
+        project_id = params.project_id
+        if own is not None:
+            if params.pool_id is not None:
+                raise InvalidValue("Pools are the operator's.", "pool_id")
+            project_id = _own_project(own, project_id)
+            if project_id is None:
+                return json_answer(_page([], None))
         before = _before(params.page)
         wanted = _filter(
-            params, own, await first_keys(self._p, [params.api_key_id] if params.api_key_id else [])
+            params, project_id, await first_keys(self._p, [params.api_key_id] if params.api_key_id else [])
         )
         async with self._p.database.read() as session:
             page = await self._reader.page(session, wanted, before, params.limit)
@@ -79,17 +83,27 @@ class RequestRoutes:
         return json_answer(_page(data, page.next))
 
     async def retrieve(self, request: Request, request_id: str) -> Json:
-        own = only_tenant(request)
+        own = bound_to(request)
         async with self._p.database.read() as session:
-            found = await request_detail(session, request_id, own)
-        if found is None:
+            found = await request_detail(
+                session, request_id, next(iter(own)) if own and len(own) == 1 else None
+            )
+        if found is None or (own is not None and found.event.tenant_id not in own):
             raise NotFound("No such request.")
         return _detail(found, own is None)
 
 
-def _filter(params: RequestParams, own: str | None, key_ids: Sequence[str] | None) -> RequestFilter:
+def _own_project(own: frozenset[TenantId], asked: str | None) -> str | None:
+    """The one project to look into; None for one that is not the caller's."""
+    if asked is None and len(own) > 1:
+        raise MissingParameter("project_id")
+    mine = next(iter(own), None) if asked is None else asked
+    return mine if mine in own else None
+
+
+def _filter(params: RequestParams, project_id: str | None, key_ids: Sequence[str] | None) -> RequestFilter:
     return RequestFilter(
-        tenant_id=own or params.project_id,
+        tenant_id=project_id,
         key_id=key_ids[0] if key_ids is not None else None,
         user_ref=params.user_id,
         served_model=params.model,

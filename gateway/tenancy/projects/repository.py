@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, not_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, TenantId
-from gateway.tenancy.models import ApiKey, ModelPermission, ServiceAccount, Tenant
+from gateway.tenancy.models import ApiKey, ModelPermission, RateLimit, ServiceAccount, Tenant
+from gateway.tenancy.principal import ScopedLimits
+from gateway.tenancy.repository import scoped_limits
 
-__all__ = ["AccountView", "KeyView", "PermissionView", "ProjectRepository", "ProjectView"]
+__all__ = ["AccountView", "KeyView", "LimitView", "PermissionView", "ProjectRepository", "ProjectView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class ProjectView:
     status: str
     created_at: datetime
     archived_at: datetime | None
+    fairness_weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,19 @@ class KeyView:
     revoked_at: datetime | None
     last_used_at: datetime | None
     scopes: tuple[str, ...]
+    ip_allow_list: tuple[str, ...]
     account: AccountView | None
+    has_access: bool
+    """Its service account, if it has one, is not deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitView:
+    """The limits of one scope, under the id of their row."""
+
+    id: str
+    scoped: ScopedLimits
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +73,19 @@ class PermissionView:
 
 class ProjectRepository:
     async def projects(
-        self, session: ReadSession, after: str | None, limit: int, include_archived: bool
+        self,
+        session: ReadSession,
+        after: str | None,
+        limit: int,
+        include_archived: bool,
+        only: Sequence[str] | None = None,
     ) -> list[ProjectView]:
+        """`only`: those of them; None for all."""
         query = select(Tenant).order_by(Tenant.id.desc()).limit(limit)
         if after is not None:
             query = query.where(Tenant.id < after)
+        if only is not None:
+            query = query.where(Tenant.id.in_(only))
         if not include_archived:
             query = query.where(Tenant.status == "active")
         return [_project(row) for row in await session.scalars(query)]
@@ -70,6 +93,18 @@ class ProjectRepository:
     async def project(self, session: ReadSession, tenant_id: TenantId) -> ProjectView | None:
         row = await session.get(Tenant, tenant_id)
         return _project(row) if row is not None else None
+
+    async def locked(self, session: WriteSession, tenant_id: TenantId) -> ProjectView | None:
+        row = (
+            await session.scalars(select(Tenant).where(Tenant.id == tenant_id).with_for_update())
+        ).one_or_none()
+        return _project(row) if row is not None else None
+
+    async def set_project(
+        self, session: WriteSession, tenant_id: TenantId, name: str, fairness_weight: int
+    ) -> None:
+        changed = {"name": name, "fairness_weight": fairness_weight, "updated_at": func.now()}
+        await session.execute(update(Tenant).where(Tenant.id == tenant_id).values(changed))
 
     async def is_idempotent(self, session: ReadSession, tenant_id: TenantId) -> bool | None:
         """Whether it wants idempotency keys to be honoured; None if there is no such tenant."""
@@ -93,10 +128,43 @@ class ProjectRepository:
             query = query.where(ServiceAccount.id < after)
         return [_account(row) for row in await session.scalars(query)]
 
+    async def account(
+        self, session: ReadSession | WriteSession, tenant_id: TenantId, account_id: str
+    ) -> AccountView | None:
+        query = select(ServiceAccount).where(
+            ServiceAccount.tenant_id == tenant_id,
+            ServiceAccount.id == account_id,
+            ServiceAccount.deleted_at.is_(None),
+        )
+        row = (await session.scalars(query)).one_or_none()
+        return _account(row) if row is not None else None
+
+    async def set_account(self, session: WriteSession, tenant_id: TenantId, account: AccountView) -> None:
+        changed = {"name": account.name, "role": account.role}
+        await session.execute(
+            update(ServiceAccount)
+            .where(ServiceAccount.tenant_id == tenant_id, ServiceAccount.id == account.id)
+            .values(changed)
+        )
+
+    async def delete_account(
+        self, session: WriteSession, tenant_id: TenantId, account_id: str, at: datetime
+    ) -> None:
+        await session.execute(
+            update(ServiceAccount)
+            .where(ServiceAccount.tenant_id == tenant_id, ServiceAccount.id == account_id)
+            .values(deleted_at=at)
+        )
+
     async def keys(
-        self, session: ReadSession, tenant_id: TenantId, after: str | None, limit: int
+        self,
+        session: ReadSession,
+        tenant_id: TenantId,
+        after: str | None,
+        limit: int,
+        has_access: bool | None = None,
     ) -> list[KeyView]:
-        """Those that are not revoked."""
+        """Those that are not revoked; `has_access`: of them, whose owner has access, or has it no more."""
         query = (
             select(ApiKey, ServiceAccount)
             .outerjoin(
@@ -108,6 +176,9 @@ class ProjectRepository:
             .order_by(ApiKey.id.desc())
             .limit(limit)
         )
+        if has_access is not None:
+            lost = ServiceAccount.deleted_at.is_not(None)
+            query = query.where(not_(lost) if has_access else lost)
         if after is not None:
             query = query.where(ApiKey.id < after)
         return [_key(key, account) for key, account in await session.execute(query)]
@@ -129,6 +200,40 @@ class ProjectRepository:
         row = await session.get(ModelPermission, tenant_id)
         return PermissionView(row.mode, tuple(row.model_ids)) if row is not None else None
 
+    async def limits(
+        self, session: ReadSession, tenant_id: TenantId, after: str | None, limit: int
+    ) -> list[LimitView]:
+        query = select(RateLimit).where(RateLimit.tenant_id == tenant_id).order_by(RateLimit.id.desc())
+        if after is not None:
+            query = query.where(RateLimit.id < after)
+        return [_limit(row) for row in await session.scalars(query.limit(limit))]
+
+    async def limits_of_models(
+        self, session: ReadSession | WriteSession, tenant_id: TenantId
+    ) -> dict[str | None, LimitView]:
+        """By served name, and the whole project's under None; those of single keys are not among them."""
+        query = select(RateLimit).where(RateLimit.tenant_id == tenant_id, RateLimit.key_id.is_(None))
+        return {row.served_model: _limit(row) for row in await session.scalars(query)}
+
+    async def delete_limits(
+        self, session: WriteSession, tenant_id: TenantId, limit_id: str
+    ) -> LimitView | None:
+        """What was there."""
+        query = select(RateLimit).where(RateLimit.tenant_id == tenant_id, RateLimit.id == limit_id)
+        row = (await session.scalars(query.with_for_update())).one_or_none()
+        if row is None:
+            return None
+        gone = _limit(row)
+        await session.execute(
+            delete(RateLimit).where(RateLimit.tenant_id == tenant_id, RateLimit.id == limit_id)
+        )
+        return gone
+
+    async def locked_permission(self, session: WriteSession, tenant_id: TenantId) -> PermissionView | None:
+        query = select(ModelPermission).where(ModelPermission.tenant_id == tenant_id).with_for_update()
+        row = (await session.scalars(query)).one_or_none()
+        return PermissionView(row.mode, tuple(row.model_ids)) if row is not None else None
+
     async def put_permission(
         self, session: WriteSession, tenant_id: TenantId, mode: str, model_ids: Sequence[str]
     ) -> None:
@@ -139,14 +244,12 @@ class ProjectRepository:
             .on_conflict_do_update(index_elements=[ModelPermission.tenant_id], set_=values)
         )
 
-    async def delete_permission(self, session: WriteSession, tenant_id: TenantId) -> bool:
-        statement = delete(ModelPermission).where(ModelPermission.tenant_id == tenant_id)
-        gone = await session.execute(statement.returning(ModelPermission.tenant_id))
-        return gone.first() is not None
+    async def delete_permission(self, session: WriteSession, tenant_id: TenantId) -> None:
+        await session.execute(delete(ModelPermission).where(ModelPermission.tenant_id == tenant_id))
 
 
 def _project(row: Tenant) -> ProjectView:
-    return ProjectView(row.id, row.name, row.status, row.created_at, row.archived_at)
+    return ProjectView(row.id, row.name, row.status, row.created_at, row.archived_at, row.fairness_weight)
 
 
 def _account(row: ServiceAccount) -> AccountView:
@@ -163,5 +266,11 @@ def _key(row: ApiKey, account: ServiceAccount | None) -> KeyView:
         row.revoked_at,
         row.last_used_at,
         tuple(row.scopes),
+        tuple(row.ip_allow_list),
         _account(account) if account is not None else None,
+        account is None or account.deleted_at is None,
     )
+
+
+def _limit(row: RateLimit) -> LimitView:
+    return LimitView(row.id, scoped_limits(row), row.updated_at)

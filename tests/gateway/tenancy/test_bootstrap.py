@@ -24,8 +24,10 @@ async def test_bootstrap_makes_one_admin_key_once(database_url: str) -> None:
         with pytest.raises(Conflict):
             await bootstrap(world.database, PEPPERS, world.clock, ids, os.urandom)
         await world.feed.poll()
-        (await world.directory.authenticate_admin(bearer(keys[0]))).require("admin")
+        who = await world.directory.authenticate_admin(bearer(keys[0]), None)
         async with world.database.read() as session:
-            (record,) = await AuditRepository(world.clock, ids).page(session)
-    assert (record.entry.action, record.entry.resource_id) == ("admin_api_key.created", keys[0].id)
-    assert record.actor.kind == "system"
+            made, added = await AuditRepository(world.clock, ids).page(session)
+    assert who.roles == {"owner"}
+    assert (made.entry.action, made.entry.resource_id) == ("admin_api_key.created", keys[0].id)
+    assert (added.entry.action, added.entry.resource_id) == ("user.added", who.user_id)
+    assert {made.actor.kind, added.actor.kind} == {"system"}

@@ -261,12 +261,12 @@ async def test_admin_key_and_tenant_key_open_their_own_door_only(database_url: s
         tenant_key = await world.key(await world.tenant())
         admin = await bootstrap(world.database, PEPPERS, world.clock, world.service._ids, bytes_of)
         await world.feed.poll()
-        who = await world.directory.authenticate_admin(bearer(admin))
-        assert (who.key_id, who.scopes) == (admin.id, {"admin"})
+        who = await world.directory.authenticate_admin(bearer(admin), None)
+        assert (who.key_id, who.roles) == (admin.id, {"owner"})
         with pytest.raises(InvalidApiKey):
             await world.directory.authenticate(bearer(admin), None)
         with pytest.raises(InvalidApiKey):
-            await world.directory.authenticate_admin(bearer(tenant_key))
+            await world.directory.authenticate_admin(bearer(tenant_key), None)
 
 
 async def test_freshness_and_poll_interval_leave_room_for_the_bound() -> None:

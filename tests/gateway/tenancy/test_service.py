@@ -10,7 +10,7 @@ from gateway.audit.repository import AuditRepository
 from gateway.errors import Conflict, InvalidApiKey, InvalidValue, NotFound
 from gateway.ids import IdSource, KeyId, ServiceAccountId, TenantId
 from gateway.settings import LimitSettings
-from gateway.tenancy import KeyOptions, LimitSet, ScopedLimits, default_limits
+from gateway.tenancy import KeyChange, KeyOptions, LimitSet, ScopedLimits, default_limits
 from tests.gateway.tenancy.support import ADMIN, World, bearer, world_on
 
 
@@ -26,7 +26,9 @@ async def test_every_change_is_audited_and_no_secret_is(database_url: str) -> No
         async with world.database.write() as session:
             account = await world.service.create_service_account(session, ADMIN, tenant_id, "ci", "owner")
             key = await world.service.create_key(session, ADMIN, tenant_id, "k", account)
-            await world.service.restrict_key(session, ADMIN, tenant_id, key.id, None, ["192.0.2.0/24"])
+            await world.service.change_key(
+                session, ADMIN, tenant_id, key.id, KeyChange(ip_allow_list=("192.0.2.0/24",))
+            )
             await world.service.set_limits(
                 session, ADMIN, tenant_id, ScopedLimits(key.id, "tiny", LimitSet(tokens_per_min=5))
             )
@@ -37,7 +39,7 @@ async def test_every_change_is_audited_and_no_secret_is(database_url: str) -> No
             await world.service.archive_tenant(session, ADMIN, tenant_id)
         assert sorted(await actions(world, tenant_id)) == [
             "api_key.created",
-            "api_key.revoked",
+            "api_key.deleted",
             "api_key.rotated",
             "api_key.updated",
             "project.archived",

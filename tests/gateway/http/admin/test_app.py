@@ -25,19 +25,23 @@ EVERYTHING = (
     ("GET", "/pools"),
     ("GET", "/budgets"),
     ("GET", "/usage_events"),
-    ("POST", "/requests"),
+    ("GET", "/requests"),
     ("GET", "/openapi.json"),
-    ("GET", "/nothing"),
 )
 
 
 async def test_the_door(gateway: Gateway) -> None:
     tenant = await gateway.tenant()
     for method, path in EVERYTHING:
-        for key in (None, tenant.key, "tw-abcdefgh-" + "A" * 43):
+        for key, status in ((None, 401), ("tw-abcdefgh-" + "A" * 43, 401), (tenant.key, 403)):
             answer = await gateway.request(method, PREFIX + path, key=key)
-            assert answer.status == 401, (method, path)
-            assert set((await answer.json())["error"]) == {"message", "type", "param", "code"}
+            assert answer.status == status, (method, path)
+            error = (await answer.json())["error"]
+            assert set(error) == {"message", "type", "param", "code"}
+            if status == 403:
+                assert error["code"] == "insufficient_permissions"
+    for key, status in ((None, 401), (tenant.key, 404), (gateway.admin_key, 404)):
+        assert (await gateway.request("GET", f"{PREFIX}/nothing", key=key)).status == status
 
 
 async def test_the_description_shows_the_errors_that_are_answered(gateway: Gateway) -> None:

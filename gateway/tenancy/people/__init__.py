@@ -1,0 +1,1 @@
+"""Who administers: the organisation's users, their memberships of projects, invites, admin keys."""
