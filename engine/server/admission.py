@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from engine.messages import AddRequest, CoreReady, SamplingParams
 from engine.server.caller import Caller
 from engine.server.choice import TextOptions
@@ -30,6 +32,11 @@ from engine.text.chat_template import ChatTemplateError
 
 MAX_ALLOWED_IDS = 1 << 20
 """Every answer carries its own list to the core, which checks it between two steps of everybody."""
+MAX_PROMPT_LOGPROBS = 1 << 18
+"""Every position's alternatives count; an answer names each of them in a JSON object of its own."""
+MAX_WORD_TOKENS = 16
+"""Of a bad word: what the samplers' tables hold."""
+MAX_WORD_CHARS = 512
 _TURN_CHARS = 64
 """What a template writes around a message."""
 _SEED_MASK = 2**63 - 1
@@ -81,9 +88,10 @@ async def chat_prompt(
     *,
     add_generation_prompt: bool,
     continue_final_message: bool,
+    add_special_tokens: bool,
     kwargs: Mapping[str, Any],
 ) -> list[int]:
-    """Tokens of a conversation. Raises `ApiError` for one that cannot have as few as `limit`."""
+    """Tokens of a conversation; templates write the special tokens themselves, as a rule. Raises `ApiError` for one that cannot have as few as `limit`."""
     template = services.text.chat_template
     if template is None:
         raise invalid("This model has no chat template; use /v1/completions.", "messages")
@@ -100,7 +108,8 @@ async def chat_prompt(
         prompt = await services.beside_loop(sum(map(_render_work, messages)), render)
     except ChatTemplateError as error:
         raise invalid(str(error), "messages") from error
-    (tokens,) = await encode(services, limit, [prompt], "messages", add_special_tokens=False)
+    special = add_special_tokens
+    (tokens,) = await encode(services, limit, [prompt], "messages", add_special_tokens=special)
     return tokens
 
 
@@ -130,7 +139,7 @@ async def encode(
     return await services.beside_loop(sum(map(len, prompts)), all_tokens)
 
 
-def make_job(
+async def make_job(
     services: Services,
     ready: CoreReady,
     request: GenerationRequest,
@@ -139,11 +148,13 @@ def make_job(
     id_prefix: str,
 ) -> Job:
     """Raises `ApiError` for prompts and parameters that do not fit this model."""
+    bad_words = await _bad_words(services, request)
     _check_ids(request, ready.vocab_size)
     if len(request.allowed_token_ids) * request.n * len(prompts) > MAX_ALLOWED_IDS:
         message = f"At most {MAX_ALLOWED_IDS} allowed tokens in all answers of a request together."
         raise invalid(message, "allowed_token_ids")
-    _check_choice(request, ready)
+    _check_choice(request, bad_words, ready)
+    _check_num_prompt_logprobs(request, prompts)
     if request.grammar is not None:
         _check_grammar(request, request.grammar.param, ready)
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"
@@ -155,13 +166,14 @@ def make_job(
     for prompt in prompts:
         max_tokens = _max_tokens(request, len(prompt), ready, caller, field)
         seed = services.draw_seed() if request.seed is None else request.seed
+        sampling = _sampling(services, request, max_tokens, seed, bad_words)
         for child in range(request.n):
             sequences.append(
                 AddRequest(
                     request_id=f"{id_}-{len(sequences)}",
                     worker=services.worker,
                     prompt_token_ids=prompt,
-                    sampling=_sampling(services, request, max_tokens, (seed + child) & _SEED_MASK),
+                    sampling=_for_child(sampling, child, request),
                     cache_salt=salt,
                     fairness_id=caller.fairness_id,
                     fairness_weight=caller.fairness_weight,
@@ -177,6 +189,7 @@ def make_job(
         skip_special_tokens=request.skip_special_tokens,
         min_tokens=request.min_tokens,
         stop_token_ids=frozenset(request.stop_token_ids),
+        scores_only=request.scores_only,
     )
     return Job(
         id=id_,
@@ -204,15 +217,39 @@ def _check_ids(request: GenerationRequest, vocab_size: int) -> None:
             raise invalid(f"Invalid value for '{name}': this model has {vocab_size} tokens.", name)
 
 
-def _check_choice(request: GenerationRequest, ready: CoreReady) -> None:
-    """Some token must be left while `min_tokens` forbids those that end the answer."""
+def _check_choice(request: GenerationRequest, bad_words: Sequence[Sequence[int]], ready: CoreReady) -> None:
+    """Some token must be left beside the bad words, and while `min_tokens` forbids those that end the answer."""
+    if not request.allowed_token_ids:
+        return
+    left = set(request.allowed_token_ids) - {word[0] for word in bad_words if len(word) == 1}
+    if not left:
+        raise invalid("'allowed_token_ids' holds only tokens that 'bad_words' forbids.", "allowed_token_ids")
     ends = {*request.stop_token_ids, *(() if request.ignore_eos else ready.eos_token_ids)}
-    num_allowed = (
-        len(set(request.allowed_token_ids) - ends) if request.allowed_token_ids else ready.vocab_size
-    )
-    if request.min_tokens and num_allowed == 0:
+    if request.min_tokens and not left - ends:
         message = "'allowed_token_ids' holds only tokens that end the answer, which 'min_tokens' forbids."
         raise invalid(message, "allowed_token_ids")
+
+
+def _check_num_prompt_logprobs(request: GenerationRequest, prompts: Sequence[Sequence[int]]) -> None:
+    wanted = _num_prompt_logprobs(request)
+    if wanted is None:
+        return
+    if (1 + wanted) * request.n * sum(map(len, prompts)) > MAX_PROMPT_LOGPROBS:
+        name = "echo" if request.num_prompt_logprobs is None else "prompt_logprobs"
+        message = f"At most {MAX_PROMPT_LOGPROBS} log-probabilities of prompts in one request."
+        raise invalid(message, name)
+
+
+async def _bad_words(services: Services, request: GenerationRequest) -> tuple[tuple[int, ...], ...]:
+    """The words as tokens, each as it is spelt at the beginning of a text and behind a space."""
+    words = [word.strip() for word in request.bad_words]
+    spellings = [*words, *(f" {word}" for word in words)]
+    found = await encode(services, MAX_WORD_CHARS, spellings, "bad_words", add_special_tokens=False)
+    for word, tokens in zip(spellings, found, strict=True):
+        if len(tokens) > MAX_WORD_TOKENS:
+            message = f"Invalid value for 'bad_words': '{word[:40]}' has more than {MAX_WORD_TOKENS} tokens."
+            raise invalid(message, "bad_words")
+    return tuple(dict.fromkeys(map(tuple, filter(None, found))))
 
 
 def _check_grammar(request: GenerationRequest, param: str, ready: CoreReady) -> None:
@@ -253,10 +290,34 @@ def _max_tokens(
         wanted = min(wanted, caller.max_output_tokens)
     if wanted > fits:
         raise too_long(num_prompt_tokens, wanted, ready.max_model_len, field)
-    return wanted
+    return max(1, wanted)
 
 
-def _sampling(services: Services, request: GenerationRequest, max_tokens: int, seed: int) -> SamplingParams:
+def _num_prompt_logprobs(request: GenerationRequest) -> int | None:
+    """What the core is asked for: an echo's log-probabilities are the prompt's."""
+    echoed = request.num_logprobs if isinstance(request, CompletionRequest) and request.echo else None
+    wanted = [count for count in (request.num_prompt_logprobs, echoed) if count is not None]
+    return max(wanted, default=None)
+
+
+def _for_child(sampling: SamplingParams, child: int, request: GenerationRequest) -> SamplingParams:
+    """Seeds differ. The prompt's log-probabilities are the same for all children; only in a stream, where nobody
+    waits for the first one, do all of them find their own."""
+    repeats = child == 0 or request.stream
+    return msgspec.structs.replace(
+        sampling,
+        seed=(sampling.seed + child) & _SEED_MASK,
+        num_prompt_logprobs=sampling.num_prompt_logprobs if repeats else None,
+    )
+
+
+def _sampling(
+    services: Services,
+    request: GenerationRequest,
+    max_tokens: int,
+    seed: int,
+    bad_words: tuple[tuple[int, ...], ...],
+) -> SamplingParams:
     """The caller's values, else the checkpoint's defaults, else OpenAI's."""
     defaults = services.text.sampling_defaults
 
@@ -280,6 +341,8 @@ def _sampling(services: Services, request: GenerationRequest, max_tokens: int, s
         stop_token_ids=request.stop_token_ids,
         ignore_eos=request.ignore_eos,
         num_logprobs=request.num_logprobs,
+        num_prompt_logprobs=_num_prompt_logprobs(request),
+        bad_words=bad_words,
         grammar=request.grammar,
     )
 

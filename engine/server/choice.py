@@ -23,6 +23,8 @@ class TextOptions:
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
     """The caller's own; only these are reported as stop_reason."""
+    scores_only: bool = False
+    """Only the prompt matters (`max_tokens` 0): the one token that the core makes behind it is overrun."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,8 @@ class Delta:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[tuple[int, TokenLogprobs]] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    """Of the whole prompt from its second token on; with the first news of a choice, or never."""
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
@@ -74,9 +78,10 @@ class Choice:
             self.cached_tokens = output.num_cached_tokens
         if output.queue_ms is not None:
             self.queue_ms = output.queue_ms
+        self._pending.prompt_logprobs += output.prompt_logprobs or ()
         last = len(output.token_ids) - 1
         for position, token_id in enumerate(output.token_ids):
-            if self.closed or self.stopped:
+            if self.closed or self.stopped or self._options.scores_only:
                 self.num_overrun += 1
                 continue
             ends = position == last and output.stop_token_id is not None
@@ -110,5 +115,7 @@ class Choice:
             return
         self._pending.text += self._stops.finish()
         self._pending.finish_reason = output.finish_reason
-        if output.stop_token_id in self._options.stop_token_ids:
+        if self._options.scores_only and output.finish_reason == "stop":
+            self._pending.finish_reason = "length"
+        elif output.stop_token_id in self._options.stop_token_ids:
             self._pending.stop_reason = output.stop_token_id

@@ -115,6 +115,7 @@ def continued(job: Job, resumed: Resumed, vocab_size: int) -> Job:
             seed=start.seeds[index],
             max_tokens=max_tokens,
             min_tokens=min(job.options.min_tokens, max_tokens),
+            num_prompt_logprobs=None if outputs else request.sampling.num_prompt_logprobs,
         )
         requests.append(msgspec.structs.replace(request, sampling=sampling, output_token_ids=outputs))
     return replace(job, requests=requests, created=start.created, resumed=resumed)

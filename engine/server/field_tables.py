@@ -39,6 +39,10 @@ COMMON_FIELDS: Mapping[str, Field] = {
     "include_stop_str_in_output": Field(flag, False),
     "skip_special_tokens": Field(flag, True),
     "return_token_ids": Field(flag, False),
+    "return_tokens_as_token_ids": Field(flag, False),
+    "prompt_logprobs": Field(integer(0, 20)),
+    "echo": Field(flag, False),
+    "bad_words": Field(fields.words(128, 256), ()),
     "cache_salt": Field(text(1024), ""),
     "response_format": Field(structured.response_format),
     "structured_outputs": Field(structured.structured_outputs),
@@ -53,12 +57,13 @@ CHAT_FIELDS: Mapping[str, Field] = {
     "add_generation_prompt": Field(flag, True),
     "continue_final_message": Field(flag, False),
     "chat_template_kwargs": Field(obj, {}),
+    "add_special_tokens": Field(flag, False),
 }
 
 COMPLETION_FIELDS: Mapping[str, Field] = {
     "prompt": Field(fields.prompts(MAX_SEQUENCES, _MAX_TEXT), required=True),
     "best_of": Field(integer(1, 128)),
-    "max_tokens": Field(integer(1, 2**31 - 1), 16),
+    "max_tokens": Field(integer(0, 2**31 - 1), 16),
     "logprobs": Field(integer(0, 20)),
     "add_special_tokens": Field(flag, True),
 }
@@ -71,8 +76,6 @@ _UNSUPPORTED: Mapping[str, Unsupported] = {
     "guided_json_object": Unsupported("use structured_outputs {'json_object': true}.", (False,)),
     "guided_decoding_backend": Unsupported("there is only one, and it needs no name."),
     "guided_whitespace_pattern": Unsupported("white space in JSON is not configurable."),
-    "prompt_logprobs": Unsupported(_LATER, (0, False)),
-    "bad_words": Unsupported(_LATER, ([],)),
     "logits_processors": Unsupported(_LATER, ([],)),
     "use_beam_search": Unsupported(_LATER, (False,)),
     "length_penalty": Unsupported("there is no beam search.", (1, 1.0)),
@@ -88,12 +91,10 @@ UNSUPPORTED_IN_CHAT: Mapping[str, Unsupported] = {
     "web_search_options": Unsupported("there is no web search."),
     "chat_template": Unsupported("the operator sets the template."),
     "documents": Unsupported(_LATER, ([],)),
-    "echo": Unsupported(_LATER, (False,)),
 }
 
 UNSUPPORTED_IN_COMPLETIONS: Mapping[str, Unsupported] = {
     **_UNSUPPORTED,
-    "echo": Unsupported(_LATER, (False,)),
     "suffix": Unsupported("this model does not fill in the middle.", ("",)),
     "prompt_embeds": Unsupported(_LATER),
 }

@@ -162,6 +162,19 @@ def stops(max_items: int, max_chars: int) -> Reader:
     return read
 
 
+def words(max_items: int, max_chars: int) -> Reader:
+    """An array of strings that are not empty."""
+    read_text = text(max_chars)
+
+    def read_word(name: str, value: Any) -> str:
+        word: str = read_text(name, value)
+        if not word.strip():
+            raise invalid(f"Invalid value for '{name}': a word must not be empty.", name)
+        return word
+
+    return items(max_items, read_word)
+
+
 def logit_bias(max_items: int) -> Reader:
     """Token id (as a JSON key) → bias."""
     read_bias = number(-100, 100)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -30,6 +31,8 @@ from engine.server.responses import DONE, Shape, Usage, error_event, joined
 from engine.server.services import Services
 
 _LOG = logging.getLogger(__name__)
+_LOGPROBS_WORK = 32
+"""Writing the log-probabilities of a position takes as long as parsing so many characters, or longer."""
 _WORST_FIRST = ("error", "abort", "length", "stop")
 _WRITTEN: Final[Mapping[RecordKind, Point]] = {
     "start": "journal.started",
@@ -58,7 +61,7 @@ async def run(exchange: Exchange, services: Services, job: Job, shape: Shape, st
         if style.stream:
             await _stream(exchange, generation, shape, style)
         else:
-            await _answer(exchange, generation, shape)
+            await _answer(exchange, services, generation, shape)
     finally:
         if watcher is not None:
             watcher.cancel()
@@ -79,7 +82,7 @@ async def _stream(exchange: Exchange, generation: Generation, shape: Shape, styl
         for delta in deltas:
             if delta.index not in opened:
                 opened.add(delta.index)
-                parts.append(shape.opening(delta.index))
+                parts.append(shape.opening(delta.index, delta.prompt_logprobs, usage))
             events = shape.chunk(delta, usage)
             parts.append(events if lines is None else lines.mark(delta, events))
         if done:
@@ -115,7 +118,7 @@ def _closing(generation: Generation, shape: Shape, style: AnswerStyle) -> bytes:
     return (shape.usage_chunk(generation.usage) if style.include_usage else b"") + DONE
 
 
-async def _answer(exchange: Exchange, generation: Generation, shape: Shape) -> None:
+async def _answer(exchange: Exchange, services: Services, generation: Generation, shape: Shape) -> None:
     deltas: list[Delta] = []
     done = False
     while not done:
@@ -128,7 +131,9 @@ async def _answer(exchange: Exchange, generation: Generation, shape: Shape) -> N
         return
     deltas.sort(key=lambda delta: delta.index)  # stable: the order within a choice stays
     whole = [joined(list(parts)) for _, parts in groupby(deltas, key=lambda delta: delta.index)]
-    await exchange.reply(200, shape.whole(whole, generation.usage))
+    size = sum(len(delta.logprobs) + len(delta.prompt_logprobs) for delta in whole) * _LOGPROBS_WORK
+    write = partial(shape.whole, whole, generation.usage)
+    await exchange.reply(200, await services.beside_loop(size, write))
 
 
 async def _fail(exchange: Exchange, generation: Generation, error: ApiError) -> None:
@@ -320,6 +325,8 @@ class Generation:
         delta = choice.take(output)
         if choice.num_tokens > before:
             self._count_tokens(choice, choice.num_tokens - before)
+        elif output.token_ids and self._job.options.scores_only and choice.index % self._job.n == 0:
+            self._first_answer_of_prompt(choice)
         if output.finish_reason is not None:
             self._num_unfinished -= 1
             self._finish(choice, output, delta)

@@ -13,13 +13,21 @@ import orjson
 from engine.server.admission import chat_prompt, check_open, encode, make_job, prompt_limit
 from engine.server.app import Route
 from engine.server.caller import Caller
+from engine.server.completion_shape import CompletionShape, Prompt
 from engine.server.continuation import Resumed, continued
-from engine.server.errors import model_not_found
+from engine.server.errors import invalid, model_not_found
 from engine.server.exchange import Exchange
 from engine.server.generation import AnswerStyle, run
-from engine.server.protocol import ChatRequest, GenerationRequest, parse_chat, parse_completion
-from engine.server.responses import ChatShape, CompletionShape
+from engine.server.protocol import (
+    ChatRequest,
+    CompletionRequest,
+    GenerationRequest,
+    parse_chat,
+    parse_completion,
+)
+from engine.server.responses import ChatShape, TokenStyle
 from engine.server.services import Services
+from engine.text.detokenizer import detokenize
 
 
 async def chat_completions(services: Services, exchange: Exchange, caller: Caller) -> None:
@@ -32,7 +40,7 @@ async def answer_chat(
     request = await services.beside_loop(len(body), partial(parse_chat, body))
     ready = check_open(services, request)
     prompt = await _chat_prompt(services, prompt_limit(ready, caller), request, resumed)
-    job = make_job(services, ready, request, [prompt], caller, "chatcmpl")
+    job = await make_job(services, ready, request, [prompt], caller, "chatcmpl")
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)
     _name_ignored(exchange, request)
@@ -41,7 +49,9 @@ async def answer_chat(
         created=job.created,
         model=request.model,
         vocabulary=services.text.tokenizer,
-        prompt_token_ids=prompt if request.return_token_ids else None,
+        prompt_token_ids=prompt,
+        style=_token_style(request),
+        echo=_last_answer(request) if request.echo else "",
     )
     await run(exchange, services, job, shape, _style(request))
 
@@ -60,7 +70,9 @@ async def answer_completion(
         prompts = await encode(services, limit, request.prompts, "prompt", add_special_tokens=special)
     else:
         prompts = resumed.start.prompts
-    job = make_job(services, ready, request, prompts, caller, "cmpl")
+        if len(prompts) != len(request.prompts):
+            raise invalid("Invalid value for 'start.prompts': these are not this request's.", "start.prompts")
+    job = await make_job(services, ready, request, prompts, caller, "cmpl")
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)
     _name_ignored(exchange, request)
@@ -69,7 +81,9 @@ async def answer_completion(
         created=job.created,
         model=request.model,
         vocabulary=services.text.tokenizer,
-        with_token_ids=request.return_token_ids,
+        prompts=_prompts(services, request, prompts),
+        n=request.n,
+        style=_token_style(request),
     )
     await run(exchange, services, job, shape, _style(request))
 
@@ -105,12 +119,42 @@ async def _chat_prompt(
         request.messages,
         add_generation_prompt=request.add_generation_prompt,
         continue_final_message=request.continue_final_message,
+        add_special_tokens=request.add_special_tokens,
         kwargs=request.chat_template_kwargs,
     )
 
 
 def _style(request: GenerationRequest) -> AnswerStyle:
     return AnswerStyle(request.stream, request.include_usage, request.continuous_usage_stats)
+
+
+def _token_style(request: GenerationRequest) -> TokenStyle:
+    return TokenStyle(
+        with_token_ids=request.return_token_ids,
+        skip_special_tokens=request.skip_special_tokens,
+        num_logprobs=request.num_logprobs,
+        num_prompt_logprobs=request.num_prompt_logprobs,
+        as_token_ids=request.return_tokens_as_token_ids,
+    )
+
+
+def _last_answer(request: ChatRequest) -> str:
+    """What an answer goes on with, if it is one."""
+    last = request.messages[-1]
+    return last.content or "" if last.role == "assistant" else ""
+
+
+def _prompts(services: Services, request: CompletionRequest, prompts: list[list[int]]) -> list[Prompt]:
+    """Texts are echoed as they were sent, and tokens as they spell."""
+    if not request.echo:
+        return [Prompt(token_ids) for token_ids in prompts]
+    tokenizer = services.text.tokenizer
+    return [
+        Prompt(
+            ids, asked if isinstance(asked, str) else detokenize(tokenizer, ids, skip_special_tokens=False)
+        )
+        for ids, asked in zip(prompts, request.prompts, strict=True)
+    ]
 
 
 def _name_ignored(exchange: Exchange, request: GenerationRequest) -> None:

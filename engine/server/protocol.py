@@ -58,9 +58,19 @@ class GenerationRequest:
     include_stop_str_in_output: bool
     skip_special_tokens: bool
     return_token_ids: bool
+    return_tokens_as_token_ids: bool
+    num_prompt_logprobs: int | None
+    echo: bool
+    bad_words: tuple[str, ...]
+    add_special_tokens: bool
     cache_salt: str
     ignored: tuple[str, ...]
     """Body fields without effect."""
+
+    @property
+    def scores_only(self) -> bool:
+        """Nothing is to be generated."""
+        return self.max_tokens == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +84,6 @@ class ChatRequest(GenerationRequest):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest(GenerationRequest):
     prompts: tuple[str | tuple[int, ...], ...]
-    add_special_tokens: bool
 
 
 RequestT = TypeVar("RequestT", bound=GenerationRequest)
@@ -94,7 +103,7 @@ def parse_chat(raw: bytes) -> ChatRequest:
     body = parse_json(raw)
     fields.refuse_unsupported(body, UNSUPPORTED_IN_CHAT)
     consumed = _refuse_tools(body)
-    values = read_fields(body, COMMON_FIELDS) | read_fields(body, CHAT_FIELDS)
+    values = _read_common(body) | read_fields(body, CHAT_FIELDS)
     longest, top = values.pop("max_completion_tokens"), values.pop("top_logprobs")
     values["max_tokens"] = values["max_tokens"] if longest is None else longest
     wants_logprobs = values.pop("logprobs")
@@ -105,7 +114,6 @@ def parse_chat(raw: bytes) -> ChatRequest:
             "'continue_final_message' and 'add_generation_prompt' exclude each other.",
             "continue_final_message",
         )
-    values["grammar"] = structured.only_one(values.pop("response_format"), values.pop("structured_outputs"))
     known = (*COMMON_FIELDS, *CHAT_FIELDS, *UNSUPPORTED_IN_CHAT, *consumed)
     request = ChatRequest(
         **values, num_logprobs=(top or 0) if wants_logprobs else None, **_common_rest(body, known)
@@ -116,17 +124,27 @@ def parse_chat(raw: bytes) -> ChatRequest:
 def parse_completion(raw: bytes) -> CompletionRequest:
     body = parse_json(raw)
     fields.refuse_unsupported(body, UNSUPPORTED_IN_COMPLETIONS)
-    values = read_fields(body, COMMON_FIELDS) | read_fields(body, COMPLETION_FIELDS)
+    values = _read_common(body) | read_fields(body, COMPLETION_FIELDS)
     prompts, best_of = values.pop("prompt"), values.pop("best_of")
     if best_of is not None and best_of != values["n"]:
         raise unsupported("best_of", "only a value equal to 'n' is served.")
-    values["grammar"] = structured.only_one(values.pop("response_format"), values.pop("structured_outputs"))
     known = (*COMMON_FIELDS, *COMPLETION_FIELDS, *UNSUPPORTED_IN_COMPLETIONS)
     num_logprobs = values.pop("logprobs")
     request = CompletionRequest(
         **values, prompts=prompts, num_logprobs=num_logprobs, **_common_rest(body, known)
     )
+    if request.scores_only and not request.echo and request.num_prompt_logprobs is None:
+        message = "'max_tokens' must be at least 1, unless 'echo' or 'prompt_logprobs' ask for the prompt."
+        raise invalid(message, "max_tokens")
     return _checked(request, len(prompts))
+
+
+def _read_common(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What both endpoints read, under the names of `GenerationRequest`."""
+    values = read_fields(body, COMMON_FIELDS)
+    values["grammar"] = structured.only_one(values.pop("response_format"), values.pop("structured_outputs"))
+    values["num_prompt_logprobs"] = values.pop("prompt_logprobs")
+    return values
 
 
 def _common_rest(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
@@ -151,6 +169,8 @@ def _common_rest(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, A
 
 def _checked(request: RequestT, num_prompts: int) -> RequestT:
     """Rules that involve more than one field."""
+    if request.stream and request.num_prompt_logprobs is not None:
+        raise invalid("'prompt_logprobs' are not streamed: set 'stream' to false.", "prompt_logprobs")
     if num_prompts * request.n > MAX_SEQUENCES:
         raise invalid(f"At most {MAX_SEQUENCES} answers in one request ('n' × prompts).", "n")
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:

@@ -1,4 +1,4 @@
-"""OpenAI's answer documents and stream events, for chat and for completions.
+"""OpenAI's answer documents and stream events: what both endpoints share, and chat. (`completion_shape`: the other.)
 
 A stream's constant parts are encoded once; a chunk costs one JSON string and a concatenation. Knows the shape of
 answers and nothing of how they come about.
@@ -7,6 +7,7 @@ answers and nothing of how they come about.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
@@ -39,11 +40,55 @@ class Usage:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenStyle:
+    """What a caller wants to see of tokens."""
+
+    with_token_ids: bool = False
+    skip_special_tokens: bool = True
+    """As in the answer's text."""
+    num_logprobs: int | None = None
+    num_prompt_logprobs: int | None = None
+    as_token_ids: bool = False
+    """Tokens are written `token_id:5`, which tells those apart that spell alike."""
+
+
+class Speller:
+    """Tokens as an answer writes them."""
+
+    def __init__(self, vocabulary: TokenBytes, style: TokenStyle) -> None:
+        self.raw = vocabulary.token_bytes
+        self._style = style
+
+    def __call__(self, token_id: int) -> str:
+        if self._style.as_token_ids:
+            return f"token_id:{token_id}"
+        return self.raw(token_id).decode("utf-8", "replace")
+
+    def prompt_logprobs(self, prompt: Sequence[int], found: Sequence[TokenLogprobs]) -> list[Any]:
+        """For each token of a prompt: nothing for the first, then id → {logprob, rank, decoded_token}. Of an aborted
+        request fewer are known."""
+        entries: list[Any] = [None]
+        for token_id, values in zip(prompt[1:], found, strict=False):
+            ranked = [(token_id, values.token_logprob, values.rank)]
+            top = zip(values.top_ids, values.top_logprobs, strict=True)
+            ranked += [(index, value, rank) for rank, (index, value) in enumerate(top, 1)]
+            entries.append(
+                {
+                    str(index): {"logprob": finite(value), "rank": rank, "decoded_token": self(index)}
+                    for index, value, rank in ranked[: 1 + (self._style.num_prompt_logprobs or 0)]
+                }
+            )
+        return entries
+
+
 class Shape(Protocol):
     """What differs between the two endpoints' answers."""
 
-    def opening(self, index: int) -> bytes:
-        """Events before the first text of a choice."""
+    def opening(
+        self, index: int, prompt: Sequence[TokenLogprobs] | None = None, usage: Usage | None = None
+    ) -> bytes:
+        """Events before the first text of a choice. `prompt`: the log-probabilities of its prompt, if asked for."""
         ...
 
     def chunk(self, delta: Delta, usage: Usage | None) -> bytes:
@@ -55,7 +100,7 @@ class Shape(Protocol):
     def whole(self, deltas: Sequence[Delta], usage: Usage) -> bytes: ...
 
 
-class _Base:
+class Base:
     """Prefix and suffix of every event of one stream."""
 
     def __init__(self, *, id_: str, created: int, model: str, kind: str, chunk_kind: str) -> None:
@@ -75,7 +120,7 @@ class _Base:
         return orjson.dumps({**self._head, "choices": choices, "usage": usage.document(), **extra})
 
 
-class ChatShape(_Base):
+class ChatShape(Base):
     def __init__(
         self,
         *,
@@ -83,19 +128,25 @@ class ChatShape(_Base):
         created: int,
         model: str,
         vocabulary: TokenBytes,
-        prompt_token_ids: list[int] | None = None,
+        prompt_token_ids: list[int],
+        style: TokenStyle,
+        echo: str = "",
     ) -> None:
+        """`echo` stands before every answer."""
         super().__init__(
             id_=id_, created=created, model=model, kind="chat.completion", chunk_kind="chat.completion.chunk"
         )
-        self._vocabulary = vocabulary
+        self._spell = Speller(vocabulary, style)
         self._prompt = prompt_token_ids
-        """Set when the caller wants token ids."""
+        self._style = style
+        self._echo = echo
 
-    def opening(self, index: int) -> bytes:
-        delta = b'{"index":%d,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
-        event = self._event(delta % index, None)
-        if self._prompt is not None and index == 0:
+    def opening(
+        self, index: int, prompt: Sequence[TokenLogprobs] | None = None, usage: Usage | None = None
+    ) -> bytes:
+        delta = b'{"index":%d,"delta":{"role":"assistant","content":%b},"logprobs":null,"finish_reason":null}'
+        event = self._event(delta % (index, orjson.dumps(self._echo)), usage)
+        if self._style.with_token_ids and index == 0:
             event = event[:-3] + b',"prompt_token_ids":' + orjson.dumps(self._prompt) + b"}\n\n"
         return event
 
@@ -121,19 +172,24 @@ class ChatShape(_Base):
         for delta in deltas:
             choice: dict[str, Any] = {
                 "index": delta.index,
-                "message": {"role": "assistant", "content": delta.text, "refusal": None},
+                "message": {"role": "assistant", "content": self._echo + delta.text, "refusal": None},
                 "logprobs": self._logprobs(delta) if delta.logprobs else None,
                 "finish_reason": delta.finish_reason,
                 "stop_reason": delta.stop_reason,
             }
-            if self._prompt is not None:
+            if self._style.with_token_ids:
                 choice["token_ids"] = delta.token_ids
             choices.append(choice)
-        extra = {} if self._prompt is None else {"prompt_token_ids": self._prompt}
+        extra: dict[str, Any] = {}
+        if self._style.with_token_ids:
+            extra["prompt_token_ids"] = self._prompt
+        if self._style.num_prompt_logprobs is not None:
+            found = deltas[0].prompt_logprobs
+            extra["prompt_logprobs"] = self._spell.prompt_logprobs(self._prompt, found)
         return self._document(choices, usage, extra)
 
     def _token_ids(self, delta: Delta) -> bytes:
-        return b"" if self._prompt is None else b',"token_ids":' + orjson.dumps(delta.token_ids)
+        return b',"token_ids":' + orjson.dumps(delta.token_ids) if self._style.with_token_ids else b""
 
     def _logprobs(self, delta: Delta) -> dict[str, Any]:
         content = []
@@ -144,83 +200,8 @@ class ChatShape(_Base):
         return {"content": content, "refusal": None}
 
     def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
-        raw = self._vocabulary.token_bytes(token_id)
-        return {"token": raw.decode("utf-8", "replace"), "logprob": _finite(logprob), "bytes": list(raw)}
-
-
-class CompletionShape(_Base):
-    def __init__(
-        self,
-        *,
-        id_: str,
-        created: int,
-        model: str,
-        vocabulary: TokenBytes,
-        with_token_ids: bool = False,
-    ) -> None:
-        super().__init__(
-            id_=id_, created=created, model=model, kind="text_completion", chunk_kind="text_completion"
-        )
-        self._vocabulary = vocabulary
-        self._with_token_ids = with_token_ids
-        self._offsets: dict[int, int] = {}
-        """Characters of each choice that its logprobs have covered."""
-
-    def opening(self, index: int) -> bytes:
-        return b""
-
-    def chunk(self, delta: Delta, usage: Usage | None) -> bytes:
-        logprobs = orjson.dumps(self._logprobs(delta)) if delta.logprobs else b"null"
-        choice = b'{"index":%d,"text":%b,"logprobs":%b,"finish_reason":%b' % (
-            *(delta.index, orjson.dumps(delta.text), logprobs),
-            orjson.dumps(delta.finish_reason),
-        )
-        if delta.finish_reason is not None:
-            choice += b',"stop_reason":' + orjson.dumps(delta.stop_reason)
-        if self._with_token_ids:
-            choice += b',"token_ids":' + orjson.dumps(delta.token_ids)
-        return self._event(choice + b"}", usage)
-
-    def whole(self, deltas: Sequence[Delta], usage: Usage) -> bytes:
-        choices = []
-        for delta in deltas:
-            choice: dict[str, Any] = {
-                "index": delta.index,
-                "text": delta.text,
-                "logprobs": self._logprobs(delta) if delta.logprobs else None,
-                "finish_reason": delta.finish_reason,
-                "stop_reason": delta.stop_reason,
-            }
-            if self._with_token_ids:
-                choice["token_ids"] = delta.token_ids
-            choices.append(choice)
-        return self._document(choices, usage, {})
-
-    def _logprobs(self, delta: Delta) -> dict[str, Any]:
-        tokens: list[str] = []
-        offsets: list[int] = []
-        top: list[dict[str, float]] = []
-        offset = self._offsets.get(delta.index, 0)
-        for token_id, values in delta.logprobs:
-            token = self._text(token_id)
-            tokens.append(token)
-            offsets.append(offset)
-            top.append(self._top(token_id, values))
-            offset += len(token)
-        self._offsets[delta.index] = offset
-        chosen = [_finite(values.token_logprob) for _, values in delta.logprobs]
-        return {"tokens": tokens, "token_logprobs": chosen, "top_logprobs": top, "text_offset": offsets}
-
-    def _top(self, token_id: int, values: TokenLogprobs) -> dict[str, float]:
-        """Most likely first, then the chosen one. Of ids that spell alike, the likeliest counts."""
-        top: dict[str, float] = {}
-        for index, value in zip(values.top_ids, values.top_logprobs, strict=True):
-            top.setdefault(self._text(index), _finite(value))
-        top.setdefault(self._text(token_id), _finite(values.token_logprob))
-        return top
-
-    def _text(self, token_id: int) -> str:
-        return self._vocabulary.token_bytes(token_id).decode("utf-8", "replace")
+        raw = self._spell.raw(token_id)
+        return {"token": self._spell(token_id), "logprob": finite(logprob), "bytes": list(raw)}
 
 
 def error_event(body: bytes) -> bytes:
@@ -234,10 +215,11 @@ def joined(parts: Sequence[Delta]) -> Delta:
     for part in parts:
         whole.token_ids += part.token_ids
         whole.logprobs += part.logprobs
+        whole.prompt_logprobs += part.prompt_logprobs
         if part.finish_reason is not None:
             whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
     return whole
 
 
-def _finite(value: float) -> float:
+def finite(value: float) -> float:
     return value if value > _LOWEST else _LOWEST

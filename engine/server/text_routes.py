@@ -24,7 +24,7 @@ from engine.server.services import Services
 _TOKENIZE_FIELDS = {
     "prompt": Field(text(16 << 20)),
     "messages": Field(read_messages),
-    "add_special_tokens": Field(flag, True),
+    "add_special_tokens": Field(flag),
     "add_generation_prompt": Field(flag, True),
     "continue_final_message": Field(flag, False),
     "chat_template_kwargs": CHAT_FIELDS["chat_template_kwargs"],
@@ -46,10 +46,11 @@ async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> No
             values["messages"],
             add_generation_prompt=values["add_generation_prompt"],
             continue_final_message=values["continue_final_message"],
+            add_special_tokens=bool(values["add_special_tokens"]),
             kwargs=values["chat_template_kwargs"],
         )
     elif values["prompt"] is not None:
-        prompt, special = values["prompt"], values["add_special_tokens"]
+        prompt, special = values["prompt"], values["add_special_tokens"] is not False
         (tokens,) = await encode(services, limit, [prompt], "prompt", add_special_tokens=special)
     else:
         raise missing("prompt")

@@ -232,6 +232,7 @@ class FakeCore:
         output = TokenOutput(
             request_id=sequence.request.request_id,
             token_ids=tokens,
+            prompt_logprobs=self._prompt_logprobs(sequence) if first else None,
             logprobs=None if wanted is None else [_logprobs(token, wanted) for token in tokens],
             finish_reason=finish,
             stop_token_id=stop,
@@ -243,6 +244,13 @@ class FakeCore:
             retry_after_s=script.retry_after_s if failed else None,
         )
         self._state.outputs.setdefault(sequence.request.worker, []).append(output)
+
+    def _prompt_logprobs(self, sequence: _Sequence) -> list[TokenLogprobs] | None:
+        """All with the first token, as for a prompt of one step."""
+        wanted = sequence.request.sampling.num_prompt_logprobs
+        if wanted is None:
+            return None
+        return [_logprobs(token, wanted) for token in sequence.request.prompt_token_ids[1:]]
 
     def _flush(self, beats: list[int]) -> None:
         outputs, self._state.outputs = self._state.outputs, {}

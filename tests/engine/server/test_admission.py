@@ -18,9 +18,10 @@ from tests.engine.server.conftest import MODEL, Server
 from tests.fakes.core import ready
 
 
-def first(server: Server, caller: Caller | None = None, **fields: Any) -> AddRequest:
+async def first(server: Server, caller: Caller | None = None, **fields: Any) -> AddRequest:
     request = parse_completion(json.dumps({"model": MODEL, "prompt": "x", **fields}).encode())
-    job = make_job(server.services, ready(), request, [[5, 6]], caller or Caller(request_id="r"), "cmpl")
+    caller = caller or Caller(request_id="r")
+    job = await make_job(server.services, ready(), request, [[5, 6]], caller, "cmpl")
     return job.requests[0]
 
 
@@ -28,17 +29,19 @@ async def test_checkpoint_defaults_yield_to_the_caller(server: Server) -> None:
     text = server.services.text
     defaults = {"temperature": 0.6, "top_k": 40, "top_p": 0.9}
     server.services.text = TextAssets(text.tokenizer, text.chat_template, defaults)
-    plain = first(server).sampling
+    plain = (await first(server)).sampling
     assert (plain.temperature, plain.top_k, plain.top_p) == (0.6, 40, 0.9)
-    own = first(server, temperature=0, top_k=0, top_p=1).sampling
+    own = (await first(server, temperature=0, top_k=0, top_p=1)).sampling
     assert (own.temperature, own.top_k, own.top_p) == (0, 0, 1)
     server.services.text = TextAssets(text.tokenizer, text.chat_template)
-    assert first(server).sampling.temperature == 1.0
+    assert (await first(server)).sampling.temperature == 1.0
 
 
 async def test_salts_never_meet(server: Server) -> None:
     salts = {
-        first(server, Caller(request_id="r", internal=True, cache_salt=outer), cache_salt=own).cache_salt
+        (
+            await first(server, Caller(request_id="r", internal=True, cache_salt=outer), cache_salt=own)
+        ).cache_salt
         for outer in (b"", b"a", b"ab")
         for own in ("", "a", "ab", "b")
     }
@@ -47,7 +50,7 @@ async def test_salts_never_meet(server: Server) -> None:
 
 async def test_minimum_within_the_gateways_maximum(server: Server) -> None:
     caller = Caller(request_id="r", internal=True, max_output_tokens=3)
-    sampling = first(server, caller, min_tokens=10, max_tokens=20).sampling
+    sampling = (await first(server, caller, min_tokens=10, max_tokens=20)).sampling
     assert (sampling.min_tokens, sampling.max_tokens) == (3, 3)
 
 
@@ -58,26 +61,30 @@ async def test_what_min_tokens_leaves(server: Server) -> None:
         {"allowed_token_ids": [1, 7], "stop_token_ids": [7]},
         {"allowed_token_ids": [7, 7], "stop_token_ids": [7], "ignore_eos": True},
     ):
-        assert first(server, **fields).sampling.allowed_token_ids
+        assert (await first(server, **fields)).sampling.allowed_token_ids
         with pytest.raises(ApiError) as caught:
-            first(server, min_tokens=1, **fields)
+            (await first(server, min_tokens=1, **fields))
         assert (caught.value.status, caught.value.param) == (400, "allowed_token_ids")
-    assert first(server, min_tokens=1, allowed_token_ids=[1], ignore_eos=True)
-    assert first(server, min_tokens=1, allowed_token_ids=[1, 7])
+    assert await first(server, min_tokens=1, allowed_token_ids=[1], ignore_eos=True)
+    assert await first(server, min_tokens=1, allowed_token_ids=[1, 7])
 
 
 async def test_lists_of_allowed_tokens_are_bounded_together(server: Server) -> None:
     """n copies of the longest list once stopped the core for seconds, for everybody."""
-    assert first(server, allowed_token_ids=[5, 6, 5]).sampling.allowed_token_ids == (5, 6)
-    assert first(server, allowed_token_ids=[5] * (1 << 18), n=4).sampling.allowed_token_ids == (5,)
+    assert (await first(server, allowed_token_ids=[5, 6, 5])).sampling.allowed_token_ids == (5, 6)
+    assert (await first(server, allowed_token_ids=[5] * (1 << 18), n=4)).sampling.allowed_token_ids == (5,)
     with pytest.raises(ApiError) as caught:
-        first(server, allowed_token_ids=[5] * (1 << 18), n=5)
+        (await first(server, allowed_token_ids=[5] * (1 << 18), n=5))
     assert (caught.value.status, caught.value.param) == (400, "allowed_token_ids")
 
 
 async def test_tiny_temperatures_are_greedy(server: Server) -> None:
     """Their logits would leave fp32."""
-    assert [first(server, temperature=t).sampling.temperature for t in (1e-300, 1e-9, 1e-5)] == [0, 0, 1e-5]
+    assert [(await first(server, temperature=t)).sampling.temperature for t in (1e-300, 1e-9, 1e-5)] == [
+        0,
+        0,
+        1e-5,
+    ]
 
 
 async def test_order_of_refusals(server: Server) -> None:

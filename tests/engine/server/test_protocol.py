@@ -40,6 +40,10 @@ GOOD: dict[str, list[Any]] = {
     "include_stop_str_in_output": [True],
     "skip_special_tokens": [False],
     "return_token_ids": [True],
+    "return_tokens_as_token_ids": [True],
+    "prompt_logprobs": [0, 20, None],
+    "echo": [True],
+    "bad_words": [[], ["a"] * 128],
     "cache_salt": ["x"],
     "response_format": [{"type": "text"}, {"type": "json_object"}],
     "structured_outputs": [{"regex": "a+"}],
@@ -73,6 +77,10 @@ BAD: dict[str, list[Any]] = {
     "include_stop_str_in_output": [1],
     "skip_special_tokens": [0],
     "return_token_ids": ["x"],
+    "return_tokens_as_token_ids": ["x"],
+    "prompt_logprobs": [-1, 21, True],
+    "echo": [1],
+    "bad_words": ["a", [" "], [5], ["a"] * 129, ["a" * 257]],
     "cache_salt": [5],
     "response_format": ["json", {}, {"type": "xml"}, {"type": "json_schema"}],
     "structured_outputs": [[], {}, {"json_object": False}, {"json": ""}],
@@ -228,6 +236,12 @@ def test_rules_over_several_fields() -> None:
     assert completion(n=3, best_of=3).n == 3
     with pytest.raises(ApiError, match="best_of"):
         completion(best_of=2)
+    assert completion(max_tokens=0, echo=True).scores_only
+    assert completion(max_tokens=0, prompt_logprobs=0).scores_only
+    with pytest.raises(ApiError, match="at least 1"):
+        completion(max_tokens=0)
+    with pytest.raises(ApiError, match="not streamed"):
+        chat(prompt_logprobs=0, stream=True)
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import orjson
 
 from engine.messages import TokenLogprobs
 from engine.server.choice import Delta
-from engine.server.responses import ChatShape, CompletionShape, Usage, error_event, joined
+from engine.server.completion_shape import CompletionShape, Prompt
+from engine.server.responses import ChatShape, Speller, TokenStyle, Usage, error_event, joined
 from tests.engine.server.test_choice import Letters
 
-
-def chat() -> ChatShape:
-    return ChatShape(id_="c", created=1, model='m"x', vocabulary=Letters())
+PROMPT = [112, 113]
 
 
-def completion() -> CompletionShape:
-    return CompletionShape(id_="c", created=1, model="m", vocabulary=Letters())
+def chat(echo: str = "", **style: Any) -> ChatShape:
+    return ChatShape(
+        id_="c",
+        created=1,
+        model='m"x',
+        vocabulary=Letters(),
+        prompt_token_ids=PROMPT,
+        style=TokenStyle(**style),
+        echo=echo,
+    )
+
+
+def completion(**style: Any) -> CompletionShape:
+    return CompletionShape(
+        id_="c",
+        created=1,
+        model="m",
+        vocabulary=Letters(),
+        prompts=[Prompt(PROMPT)],
+        n=1,
+        style=TokenStyle(**style),
+    )
 
 
 def parse(data: bytes) -> list[dict[str, object]]:
@@ -64,24 +84,64 @@ def test_usage_chunk_and_usage_in_chunks() -> None:
 
 def test_log_zero_is_a_number() -> None:
     entry = TokenLogprobs(token_logprob=-math.inf, rank=1, top_ids=[98], top_logprobs=[-math.inf])
-    delta = Delta(0, "a", [97], [(97, entry)], "stop")
-    for shape in (chat(), completion()):
+    delta = Delta(0, "a", [97], [(97, entry)], finish_reason="stop")
+    for shape in (chat(), completion(num_logprobs=1)):
         assert b"-9999.0" in shape.whole([delta], Usage(1))
 
 
-def test_offsets_go_on_over_chunks() -> None:
-    shape = completion()
-    entry = TokenLogprobs(token_logprob=-1.0, rank=1, top_ids=[], top_logprobs=[])
-    offsets = []
-    for text in ("ab", "c"):
-        delta = Delta(0, text, logprobs=[(ord(char), entry) for char in text])
-        (event,) = parse(shape.chunk(delta, None))
-        offsets += event["choices"][0]["logprobs"]["text_offset"]  # type: ignore[index]  # a parsed event
-    assert offsets == [0, 1, 2]
+def test_the_opening_has_the_role_the_echo_and_the_usage() -> None:
+    usage = Usage(5)
+    (event,) = parse(chat("so far").opening(3, None, usage))
+    choice = {
+        "index": 3,
+        "delta": {"role": "assistant", "content": "so far"},
+        "logprobs": None,
+        "finish_reason": None,
+    }
+    assert (event["choices"], event["usage"]) == ([choice], usage.document())
+    (event,) = parse(chat(with_token_ids=True).opening(0))
+    assert event["prompt_token_ids"] == PROMPT
+    assert "usage" not in event
+
+
+def test_prompt_logprobs_name_the_token_first_and_as_many_as_asked_for() -> None:
+    found = [TokenLogprobs(token_logprob=-3.0, rank=7, top_ids=[97, 98], top_logprobs=[-0.1, -math.inf])]
+    entries = {
+        "113": {"logprob": -3.0, "rank": 7, "decoded_token": "q"},
+        "97": {"logprob": -0.1, "rank": 1, "decoded_token": "a"},
+        "98": {"logprob": -9999.0, "rank": 2, "decoded_token": "b"},
+    }
+    for count in (0, 1, 2):
+        style = TokenStyle(num_prompt_logprobs=count)
+        (nothing, first) = Speller(Letters(), style).prompt_logprobs(PROMPT, found)
+        assert nothing is None
+        assert list(first.items()) == list(entries.items())[: count + 1]
+    assert Speller(Letters(), TokenStyle()).prompt_logprobs(PROMPT, []) == [None]
+    document = orjson.loads(
+        chat(num_prompt_logprobs=2).whole([Delta(0, "x", prompt_logprobs=found)], Usage(2))
+    )
+    assert document["prompt_logprobs"] == [None, entries]
+    assert "prompt_logprobs" not in orjson.loads(chat().whole([Delta(0, "x")], Usage(2)))
+
+
+def test_tokens_as_ids() -> None:
+    entry = TokenLogprobs(token_logprob=-1.0, rank=1, top_ids=[98], top_logprobs=[-0.5])
+    delta = Delta(0, "a", [97], [(97, entry)], finish_reason="stop")
+    content = orjson.loads(chat(as_token_ids=True).whole([delta], Usage(1)))["choices"][0]["logprobs"]
+    assert content["content"][0]["token"] == "token_id:97"
+    assert content["content"][0]["bytes"] == [97]
+    assert content["content"][0]["top_logprobs"][0]["token"] == "token_id:98"
+    shape = completion(as_token_ids=True, num_logprobs=1)
+    logprobs = orjson.loads(shape.whole([delta], Usage(1)))["choices"][0]["logprobs"]
+    assert logprobs["tokens"] == ["token_id:97"]
+    assert logprobs["top_logprobs"] == [{"token_id:98": -0.5, "token_id:97": -1.0}]
 
 
 def test_joined() -> None:
-    whole = joined([Delta(0, "a", [1]), Delta(0, "b", [2, 3], finish_reason="length")])
+    entry = TokenLogprobs(-1.0, 1, [], [])
+    first = Delta(0, "a", [1], prompt_logprobs=[entry])
+    whole = joined([first, Delta(0, "b", [2, 3], finish_reason="length")])
+    assert whole.prompt_logprobs == [entry]
     assert (whole.text, whole.token_ids, whole.finish_reason) == ("ab", [1, 2, 3], "length")
 
 
