@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.clock import Clock
 from gateway.errors import NoReplicaReady, UpstreamTimeout
 from gateway.exchange.call import AttemptFailed, UpstreamCalls
 from gateway.exchange.closer import Closer
+from gateway.exchange.keep_alive import KeepAlive
 from gateway.exchange.sink import Sink
 from gateway.exchange.state import Attempt, Exchange
 from gateway.ids import ReplicaId
 from gateway.obs.metrics import Metrics
 from gateway.routing import LiveReplica, Replicas
+from gateway.routing.target import PoolTimes
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
 from gateway.wire import StreamScanner
 from gateway.wire.answer import Rename
@@ -42,11 +45,20 @@ class Attempts:
         """Tries replicas until one has answered; another one only while no data has come. Raises the GatewayError of
         the last attempt."""
         target = exchange.target
-        deadlines = Deadlines(self.timeouts, exchange.request.stream)
         self.replicas.budget(target.pool_id).note_request(self.clock.monotonic())
         replica = next(iter(self.replicas.order(target, exchange.prompt)), None)
         if replica is None:
             raise NoReplicaReady
+        try:
+            await self._run(exchange, replica, sink)
+        finally:
+            if exchange.keep_alive is not None:
+                exchange.keep_alive.stop()
+
+    async def _run(self, exchange: Exchange, replica: LiveReplica, sink: Sink) -> None:
+        target, is_stream = exchange.target, exchange.request.stream
+        timeouts = self.timeouts if target.times is None else _changed(self.timeouts, target.times)
+        deadlines = Deadlines(timeouts, is_stream, partial(_pulse, exchange, sink) if is_stream else None)
         tried: set[ReplicaId] = set()
         is_fresh = False
         for number in range(ATTEMPTS_MAX):
@@ -130,3 +142,21 @@ class Attempts:
             return None
         is_free = verdict == "draining" or self.replicas.budget(target.pool_id).take(self.clock.monotonic())
         return candidates[0] if is_free else None
+
+
+def _pulse(exchange: Exchange, sink: Sink) -> None:
+    """The caller has heard nothing for too long."""
+    if exchange.keep_alive is None:
+        exchange.keep_alive = KeepAlive(sink, exchange.ticket.headers)
+    exchange.keep_alive.pulse()
+
+
+def _changed(usual: Timeouts, own: PoolTimes) -> Timeouts:
+    """The pool's own times, where it has them."""
+    return Timeouts(
+        connect_s=own.connect_s or usual.connect_s,
+        first_token_s=own.first_token_s or usual.first_token_s,
+        between_tokens_s=own.between_tokens_s or usual.between_tokens_s,
+        total_s=own.total_s or usual.total_s,
+        keep_alive_s=own.keep_alive_s or usual.keep_alive_s,
+    )

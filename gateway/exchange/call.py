@@ -70,7 +70,9 @@ class UpstreamCalls:
     async def _call(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
         order = self._order(exchange, attempt)
         call = attempt.dialect.prepare(attempt.url, attempt.key, exchange.request, order)
-        reply = await self._client.post(call.url, call.headers, call.body, fresh=attempt.is_fresh)
+        reply = await self._client.post(
+            call.url, call.headers, call.body, fresh=attempt.is_fresh, connect_s=deadlines.timeouts.connect_s
+        )
         attempt.reply = reply
         load = read_load(reply.headers)
         if load is not None:
@@ -123,7 +125,7 @@ class UpstreamCalls:
             passed = feed(data)
             if is_waiting and scanner.events:
                 is_waiting = False
-                self._begin_data(exchange, attempt)
+                await self._begin_data(exchange, attempt)
             if scanner.done:
                 self._complete(attempt)
             if passed:
@@ -150,7 +152,9 @@ class UpstreamCalls:
         attempt.saw(scanner.error.usage if scanner.error is not None else None)
         raise AttemptFailed("failed", EngineFailed(), is_over=scanner.error is not None)
 
-    def _begin_data(self, exchange: Exchange, attempt: Attempt) -> None:
+    async def _begin_data(self, exchange: Exchange, attempt: Attempt) -> None:
+        if exchange.keep_alive is not None:
+            await exchange.keep_alive.rest()
         self._replicas.first_data(attempt.replica, attempt.work)
         if exchange.first_data_at is None:
             exchange.first_data_at = self._clock.monotonic()

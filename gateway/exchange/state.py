@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateway.exchange.keep_alive import KeepAlive
 from gateway.ids import RequestId
 from gateway.ledger.types import Hold
 from gateway.limits import Ticket
@@ -92,3 +93,5 @@ class Exchange:
     """Attempts that were tried again elsewhere; nobody pays for them."""
     attempt: Attempt | None = None
     first_data_at: float | None = None
+    keep_alive: KeepAlive | None = None
+    """Once the caller of a stream has heard nothing for too long."""

@@ -114,8 +114,9 @@ class Call:
     async def stream(self, headers: Mapping[str, str], data: bytes, *, last: bool) -> None:
         if self.status is None:
             self.is_stream = True
-            self.first_data_at = self._clock()
             await self._start(200, headers, _STREAM_HEADERS)
+        if self.first_data_at is None and not data.startswith(b":"):  # a comment is no data
+            self.first_data_at = self._clock()
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
     # A mounted application.

@@ -6,6 +6,7 @@ reads no database; it may be asked about replicas that an earlier supervisor sta
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from gateway.ids import ReplicaId
@@ -32,6 +33,9 @@ class Running:
     """What identifies a started replica later: nothing for an engine that somebody else runs."""
 
     mark: ProcessMark | None
+    log: Path | None = None
+    """What it writes while it runs, from `log_from` on."""
+    log_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Observed:
 
     alive: bool
     exit_code: int | None = None
+    last_words: str = ""
+    """The last line that it wrote, if it ended by itself."""
 
 
 class Launcher(Protocol):

@@ -28,6 +28,8 @@ _PRIVATE_NAMES = frozenset({"DATABASE_URL", "REDIS_URL", "OPENAI_API_KEY", "OPEN
 _PORT_ATTEMPTS = 50
 _KILL_POLLS = 100
 _KILL_POLL_S = 0.05
+_TAIL_BYTES = 4096
+_LINE_CHARS_MAX = 400
 _LOG_BYTES_MAX = 64 * 1024 * 1024  # checked at each launch; one older log is kept
 
 
@@ -59,7 +61,6 @@ class LocalLauncher:
     async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
         port = urlsplit(assignment.url).port
         assert port is not None
-        directory = self.directory(replica_id)
         placement = Placement(
             HOST, port, assignment.gpus, self.journal_dir(replica_id), self._key, self._open_engines
         )
@@ -68,24 +69,27 @@ class LocalLauncher:
         program = shutil.which(command[0], path=self._environ.get("PATH"))
         if program is None:
             raise LaunchError(f"{command[0]} is not installed")
-        log = _rotated(directory / "engine.log")
+        log = _rotated(self._log(replica_id))
+        log_from = log.stat().st_size if log.exists() else 0
         pid = _spawn(
             program, command, self._environment(replica_id, assignment) | spec.environ(placement), log
         )
         mark = ProcessMark.of(pid)
         if mark is None:
             raise LaunchError(f"{program} ended at once with {reap(pid)}; see {log}")
-        return Running(mark)
+        return Running(mark, log, log_from)
 
     async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:
-        if mark is not None and mark.alive():
-            return Running(mark)
-        return next((Running(found) for found in self.processes(replica_id) if found.leads_session()), None)
+        found = mark if mark is not None and mark.alive() else None
+        if found is None:
+            found = next((one for one in self.processes(replica_id) if one.leads_session()), None)
+        return Running(found, self._log(replica_id)) if found is not None else None
 
     async def observe(self, running: Running) -> Observed:
         assert running.mark is not None
         exit_code = reap(running.mark.pid)
-        return Observed(running.mark.alive(), exit_code)
+        last_words = _last_line(running.log, running.log_from) if running.log and exit_code else ""
+        return Observed(running.mark.alive(), exit_code, last_words)
 
     async def terminate(self, running: Running) -> None:
         assert running.mark is not None
@@ -116,6 +120,9 @@ class LocalLauncher:
 
     def journal_dir(self, replica_id: ReplicaId) -> Path:
         return self.directory(replica_id) / "journal"
+
+    def _log(self, replica_id: ReplicaId) -> Path:
+        return self.directory(replica_id) / "engine.log"
 
     def processes(self, replica_id: ReplicaId) -> Iterator[ProcessMark]:
         return (process for process, marks in self._ours() if marks.get(REPLICA_MARK) == replica_id)
@@ -172,3 +179,15 @@ def _rotated(log: Path) -> Path:
     if log.exists() and log.stat().st_size > _LOG_BYTES_MAX:
         log.replace(log.with_suffix(".log.1"))
     return log
+
+
+def _last_line(log: Path, since: int) -> str:
+    """Of what was written from `since` on; empty if there is none."""
+    try:
+        with log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(since, end - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_LINE_CHARS_MAX]

@@ -222,7 +222,8 @@ def _obituary(process: Observed) -> str:
         return "its process ended"
     if process.exit_code < 0:
         return f"killed by signal {-process.exit_code}"
-    return f"exited with {process.exit_code}"
+    why = f": {process.last_words}" if process.last_words else ""
+    return f"exited with {process.exit_code}{why}"
 
 
 def _to(replica: ReplicaView, act: Act, reason: str = "", epoch: str | None = None) -> Action:

@@ -132,14 +132,25 @@ class UpstreamClient:
         self._pooled = self._fresh = None
 
     async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, *, fresh: bool = False
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        fresh: bool = False,
+        connect_s: float | None = None,
     ) -> UpstreamReply:
-        """Returns when the answer's headers are there. `fresh`: not on a kept connection."""
+        """Returns when the answer's headers are there. `fresh`: not on a kept connection. `connect_s`: other than the
+        setting's time to connect."""
         session = self._fresh if fresh else self._pooled
         assert session is not None, "the client is not started"
-        trace = _Trace()
+        trace, timeout = _Trace(), self._timeout
+        if connect_s is not None and connect_s != timeout.sock_connect:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
         try:
-            return UpstreamReply(await session.post(url, headers=headers, data=body, trace_request_ctx=trace))
+            return UpstreamReply(
+                await session.post(url, headers=headers, data=body, timeout=timeout, trace_request_ctx=trace)
+            )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectFailed(str(error)) from error
         except (aiohttp.ClientError, OSError) as error:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes import replies
+from tests.fakes.answers import as_json, cut, refuse
 from tests.fakes.replies import Usage
 from tests.fakes.script import DRAINING, TOO_LONG, Plan, Refusal, Script, Seen
 
@@ -120,11 +120,11 @@ class FakeEngine:
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         if not self._authorised(request):
-            return _json(401, replies.error("Wrong key.", "invalid_request_error", "invalid_api_key"))
+            return as_json(401, replies.error("Wrong key.", "invalid_request_error", "invalid_api_key"))
         try:
             body = await request.json()
         except ValueError:
-            return _json(400, replies.error("The body is not JSON.", "invalid_request_error"))
+            return as_json(400, replies.error("The body is not JSON.", "invalid_request_error"))
         headers = {name.lower(): value for name, value in request.headers.items()}
         self._peers.add(request.transport.get_extra_info("peername") if request.transport else None)
         self.connections_made = len(self._peers)
@@ -135,7 +135,7 @@ class FakeEngine:
         if refusal is not None:
             seen.state = "refused"
             self._tick()
-            return _refuse(refusal)
+            return refuse(refusal)
         self.running += 1
         self.running_max = max(self.running_max, self.running)
         try:
@@ -167,10 +167,14 @@ class FakeEngine:
         self._tick()
         if script.cut_before_answer:
             seen.state = "died"
-            _cut(request)
+            cut(request)
             raise ConnectionResetError
         if seen.path.endswith("/embeddings"):
             return await self._embed(seen, script)
+        if script.late_refusal is not None:
+            await self._pause(seen, script.first_token_delay_s)
+            seen.state = "refused"
+            return refuse(script.late_refusal)
         tokens = list(script.tokens) if script.tokens is not None else replies.last_words(seen.body)
         limit = seen.body.get("max_completion_tokens") or seen.body.get("max_tokens") or len(tokens)
         limit = min(limit, int(seen.headers.get("x-max-output-tokens", limit)))
@@ -221,7 +225,7 @@ class FakeEngine:
         for index in range(len(plan.tokens)):
             if script.fail_after == index:
                 seen.state = "died"
-                return _json(500, replies.error("It broke.", "server_error") | {"usage": seen.usage.json()})
+                return as_json(500, replies.error("It broke.", "server_error") | {"usage": seen.usage.json()})
             if await self._misfortune(request, seen, script, index, None) or seen.abort.is_set():
                 break
             made = index + 1
@@ -233,7 +237,7 @@ class FakeEngine:
         seen.state = "aborted" if aborted else "finished"
         usage = seen.usage if script.usage else None
         text = " ".join(plan.tokens[:made])
-        return _json(
+        return as_json(
             200, replies.whole(seen.chat, plan.head, text, "abort" if aborted else plan.finish, usage)
         )
 
@@ -241,10 +245,10 @@ class FakeEngine:
         await self._pause(seen, script.first_token_delay_s)
         if script.fail_after is not None:
             seen.state = "died"
-            return _json(500, replies.error("It broke.", "server_error") | {"usage": seen.usage.json()})
+            return as_json(500, replies.error("It broke.", "server_error") | {"usage": seen.usage.json()})
         seen.state = "aborted" if seen.abort.is_set() else "finished"
         usage = seen.usage if script.usage else None
-        return _json(200, replies.embeddings(self.model, seen.body, usage))
+        return as_json(200, replies.embeddings(self.model, seen.body, usage))
 
     async def _misfortune(
         self,
@@ -259,7 +263,7 @@ class FakeEngine:
             await self._pause(seen, FOREVER_S)
         if script.die_after == index:
             seen.state = "died"
-            _cut(request)
+            cut(request)
             raise ConnectionResetError
         if script.fail_after == index and response is not None:
             seen.state = "died"
@@ -282,22 +286,22 @@ class FakeEngine:
         return {"id": f"{prefix}-{next(self._ids)}", "created": 1_700_000_000, "model": self.model}
 
     async def _models(self, request: web.Request) -> web.Response:
-        return _json(200, {"object": "list", "data": [replies.model(self.model)]})
+        return as_json(200, {"object": "list", "data": [replies.model(self.model)]})
 
     # -- the engine's own ---------------------------------------------------------------------------------
 
     async def _health(self, request: web.Request) -> web.Response:
-        return _json(200, {})
+        return as_json(200, {})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        return _json(200 if self.state == "ready" else 503, {})
+        return as_json(200 if self.state == "ready" else 503, {})
 
     async def _status(self, request: web.Request) -> web.Response:
         if not self._authorised(request):
-            return _json(401, replies.error("Wrong key.", "invalid_request_error", "invalid_api_key"))
+            return as_json(401, replies.error("Wrong key.", "invalid_request_error", "invalid_api_key"))
         self.status_reads += 1
         running = [seen for seen in self.requests if seen.state == "running"]
-        return _json(
+        return as_json(
             200,
             {
                 "epoch": self.epoch,
@@ -320,11 +324,11 @@ class FakeEngine:
         for seen in found:
             seen.abort.set()
         self.aborts += len(found)
-        return _json(200, {"aborted": bool(found)})
+        return as_json(200, {"aborted": bool(found)})
 
     async def _drain(self, request: web.Request) -> web.Response:
         self.state = "draining"
-        return _json(202, {})
+        return as_json(202, {})
 
     async def _usage(self, request: web.Request) -> web.Response:
         after, limit = int(request.query.get("after") or 0), int(request.query.get("limit") or 100)
@@ -335,7 +339,7 @@ class FakeEngine:
             if wanted is None or record["request_id"] == wanted
         ]
         cursor = min(len(self.journal), after + limit)
-        return _json(
+        return as_json(
             200, {"records": records, "cursor": str(cursor), "complete": cursor >= len(self.journal)}
         )
 
@@ -384,19 +388,3 @@ class FakeEngine:
         response.headers["x-engine-kv-usage"] = str(self.reported_kv_usage)
         response.headers["x-tollway-ignored"] = ""
         response.headers["x-request-id"] = request.headers.get("x-request-id", f"req-{next(self._ids)}")
-
-
-def _json(status: int, body: Any) -> web.Response:
-    return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/json")
-
-
-def _refuse(refusal: Refusal) -> web.Response:
-    response = _json(refusal.status, replies.error(refusal.message, refusal.type, refusal.code))
-    if refusal.retry_after_s is not None:
-        response.headers["retry-after"] = str(refusal.retry_after_s)
-    return response
-
-
-def _cut(request: web.Request) -> None:
-    if request.transport is not None:
-        request.transport.abort()

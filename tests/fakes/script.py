@@ -35,6 +35,8 @@ class Script:
 
     tokens: tuple[str, ...] | None = None
     refuse: Refusal | None = None
+    late_refusal: Refusal | None = None
+    """An answer instead of tokens, after `first_token_delay_s`."""
     first_token_delay_s: float = 0.0
     token_delay_s: float = 0.0
     cut_before_answer: bool = False  # the connection ends without one byte

@@ -155,7 +155,9 @@ async def test_a_crash_loop_is_reported_and_slowed(bench: Bench) -> None:
         lambda all_: bool(all_) and all_[0].restarts >= 2 and all_[0].state == "failed"
     )
     async with bench.database.read() as session:
-        assert await session.scalar(text("SELECT last_error FROM replica")) == "exited with 3"
+        assert await session.scalar(text("SELECT last_error FROM replica")) == (
+            "exited with 3: stub: error: told to crash"
+        )
     assert failed.ready_at is None
 
 

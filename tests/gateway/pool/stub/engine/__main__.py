@@ -51,6 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if flag("--crash"):
+    print("stub: error: told to crash\n\n", file=sys.stderr)
     sys.exit(int(flag("--crash")))
 if "--helper" in sys.argv:
     subprocess.Popen(["sleep", "600"])
