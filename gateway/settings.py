@@ -95,6 +95,9 @@ class ServerSettings(_Group):
     trusted_proxy_cidrs: tuple[IPv4Network | IPv6Network, ...] = ()
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
     drain_timeout_s: float = Field(default=600.0, ge=0)
+    files: str = "var/files"
+    """Where tenants' files and the results of their batches lie: a directory that all gateways and workers share, or a
+    bucket written as for exports, with the exports' credentials."""
 
 
 class SecuritySettings(_Group):
@@ -155,7 +158,6 @@ class PoolSettings(_Group):
     run_dir: Path = Path("var/run")
     ready_timeout_s: float = Field(default=300.0, gt=0)
     drain_timeout_s: float = Field(default=600.0, ge=0)
-    restart_backoff_max_s: float = Field(default=60.0, gt=0)
 
 
 class MailSettings(_Group):

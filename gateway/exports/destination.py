@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
 
-from gateway.exports.bucket import Bucket, BucketStore, Credentials
+from gateway.blobs.destination import bucket_of, credentials_of, is_bucket
+from gateway.exports.bucket import BucketStore
 from gateway.exports.store import BlobStore, DirectoryStore
-from gateway.settings import ExportSettings, SettingsError, read_secret
+from gateway.settings import ExportSettings
 
-__all__ = ["bucket_of", "configured_store", "store_of"]
+__all__ = ["configured_store", "store_of"]
 
 STAGING = "var/exports"
-_OPTIONS = {"endpoint", "region", "staging"}
 
 
 def configured_store(settings: ExportSettings) -> BlobStore | None:
@@ -21,32 +20,8 @@ def configured_store(settings: ExportSettings) -> BlobStore | None:
 
 def store_of(destination: str, settings: ExportSettings) -> BlobStore:
     """Raises SettingsError for what is no destination, or credentials that cannot be read."""
-    if "://" not in destination:
+    if not is_bucket(destination):
         return DirectoryStore(Path(destination).expanduser())
-    bucket, staging = bucket_of(destination)
-    return BucketStore(bucket, _credentials(settings), staging)
-
-
-def bucket_of(destination: str) -> tuple[Bucket, Path]:
-    """The bucket, and where exports for it are built."""
-    parts = urlsplit(destination)
-    options = dict(parse_qsl(parts.query))
-    if parts.scheme != "s3" or not parts.netloc or options.keys() - _OPTIONS:
-        raise SettingsError(
-            f"{destination} is no destination: give a directory or s3://bucket/prefix?endpoint=…&region=…"
-        )
-    region = options.get("region", "us-east-1")
-    bucket = Bucket(parts.netloc, parts.path.strip("/"), options.get("endpoint"), region)
-    return bucket, Path(options.get("staging", STAGING))
-
-
-def _credentials(settings: ExportSettings) -> Credentials | None:
-    secret = read_secret(None, settings.s3_credentials_file, "exports.s3_credentials_file")
-    if secret is None:
-        return None
-    lines = secret.decode().split()
-    if len(lines) != 2:
-        raise SettingsError(
-            "TOLLWAY_EXPORTS__S3_CREDENTIALS_FILE: two lines are needed, access key id and secret"
-        )
-    return Credentials(*lines)
+    bucket, options = bucket_of(destination, {"staging"})
+    staging = Path(options.get("staging", STAGING))
+    return BucketStore(bucket, credentials_of(settings.s3_credentials_file), staging)

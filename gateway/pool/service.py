@@ -19,6 +19,8 @@ from gateway.settings import Settings, SettingsError
 
 __all__ = ["serve_pool"]
 
+RESTART_BACKOFF_MAX_S = 60.0
+
 
 async def serve_pool(settings: Settings, *, drain_on_exit: bool, open_engines: bool) -> None:
     """Supervise this node's replicas. `drain_on_exit` ends them too; otherwise the next supervisor adopts
@@ -36,9 +38,7 @@ async def serve_pool(settings: Settings, *, drain_on_exit: bool, open_engines: b
         {"tollway": local, "vllm": local, "sglang": local, "external": StaticLauncher()},
         probe,
         node=socket.gethostname(),
-        limits=Limits(
-            settings.pool.ready_timeout_s, settings.pool.drain_timeout_s, settings.pool.restart_backoff_max_s
-        ),
+        limits=Limits(settings.pool.ready_timeout_s, settings.pool.drain_timeout_s, RESTART_BACKOFF_MAX_S),
         clock=SystemClock(),
         metrics=metrics,
         journal_dir=lambda replica: str(local.journal_dir(replica)),

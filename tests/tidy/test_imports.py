@@ -91,12 +91,12 @@ LAYERS = (
     ("cli", "__main__", "local", "serving", "exporting", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts"),
-    ("exchange", "reconcile", "retention"),
+    ("exchange", "reconcile", "retention", "batches"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),
     ("ledger", "idempotency"),
-    ("wire", "obs"),
+    ("wire", "obs", "blobs"),
     ("db", "cache", "settings", "errors", "money", "ids", "clock"),
 )  # fmt: skip
 SIBLINGS_ALLOWED = {

@@ -10,8 +10,9 @@ import orjson
 import pytest
 from moto.server import ThreadedMotoServer
 
+from gateway.blobs.bucket import Bucket, Credentials
 from gateway.db import Database
-from gateway.exports.bucket import Bucket, BucketStore, Credentials
+from gateway.exports.bucket import BucketStore
 from gateway.exports.service import export
 from gateway.exports.types import ExportConflict, ExportError
 from tests.gateway.exports.ledger import Ledger, spec

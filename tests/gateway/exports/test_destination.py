@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.exports.bucket import Bucket, BucketStore
-from gateway.exports.destination import bucket_of, configured_store, store_of
+from gateway.exports.bucket import BucketStore
+from gateway.exports.destination import configured_store, store_of
 from gateway.exports.store import DirectoryStore
 from gateway.settings import ExportSettings, SettingsError
 
@@ -19,17 +19,13 @@ def test_a_path_is_a_directory(tmp_path: Path) -> None:
     assert configured_store(ExportSettings()) is None
 
 
-def test_a_bucket_with_everything() -> None:
-    written = "s3://exports/a/b/?endpoint=https://s3.example:9000&region=eu-1&staging=/srv/exports"
-    bucket = Bucket("exports", "a/b", "https://s3.example:9000", "eu-1")
-    assert bucket_of(written) == (bucket, Path("/srv/exports"))
-    assert bucket_of("s3://exports") == (Bucket("exports"), Path("var/exports"))
-
-
-@pytest.mark.parametrize("wrong", ["s3:///a", "gs://bucket", "s3://bucket?endpont=x"])
-def test_what_is_none_is_said(wrong: str) -> None:
-    with pytest.raises(SettingsError, match="is no destination"):
-        bucket_of(wrong)
+def test_a_bucket_and_where_its_exports_are_built(tmp_path: Path) -> None:
+    store = store_of(
+        f"s3://exports/a/b/?endpoint=https://s3.example:9000&staging={tmp_path}", ExportSettings()
+    )
+    assert isinstance(store, BucketStore)
+    assert (store.address, store.staging) == ("s3://exports/a/b", tmp_path)
+    assert store_of("s3://exports", ExportSettings()).staging == Path("var/exports")
 
 
 def test_credentials_come_from_a_file(tmp_path: Path) -> None:
