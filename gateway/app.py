@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 
 from gateway.audit.repository import AuditRepository
+from gateway.batches.files import FileStore
+from gateway.blobs import open_blobs
 from gateway.cache import create_cache
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database
@@ -20,6 +22,7 @@ from gateway.exports.destination import configured_store
 from gateway.http.admin.app import AdminParts, create_admin
 from gateway.http.auth import Authenticator
 from gateway.http.call import Receive, Scope, Send
+from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Edge
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
@@ -75,6 +78,7 @@ class GatewayApp:
         self.catalogue = Catalogue(self.database, clock)
         self.replicas = Replicas(clock, self.metrics, _draw(entropy))
         self.client = UpstreamClient(settings.upstream)
+        self.blobs = open_blobs(settings.server.files, settings.exports.s3_credentials_file)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -160,7 +164,8 @@ class GatewayApp:
             auth, pipeline, self.catalogue, self.notebook, self.idempotency, settings.server.max_body_bytes
         )
         ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
-        router = Router(openai, ops, create_admin(self.admin_parts(auth)))
+        files = FileRoutes(auth, FileStore(self.database, self.blobs, self.clock, self.ids))
+        router = Router(openai, files, ops, create_admin(self.admin_parts(auth)))
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:

@@ -13,6 +13,8 @@ from datetime import timedelta
 from gateway.alerts.courier import Courier
 from gateway.alerts.mail import MailChannel
 from gateway.alerts.spend import SpendWatch
+from gateway.batches.files import Sweeper
+from gateway.blobs import open_blobs
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database, WriteConnection
 from gateway.exports.delivery import MeterDelivery
@@ -50,6 +52,7 @@ _HOUR_S = 3600.0
 _ALERTS_S = 5.0
 _DELIVERIES_S = 1.0
 _EXPORTS_S = 5.0
+_FILES_S = 60.0
 _METER_EVENTS_S = 5.0
 
 
@@ -169,6 +172,7 @@ async def run_worker(
             *_alert_loops(settings, database, clock, metrics, entropy),
             Loop("retention", _HOUR_S, _retention(settings, database).run_once),
             *_export_loops(settings, exports, clock, metrics),
+            Loop("files", _FILES_S, _sweeper(settings, database, clock).run_once),
         )
         await Worker(database, reconciler, clock=clock, metrics=metrics, others=others).run()
     finally:
@@ -180,6 +184,10 @@ async def run_worker(
 def _retention(settings: Settings, database: Database) -> Retention:
     days = settings.ledger.events_kept_days
     return Retention(database, timedelta(days=days) if days else None)
+
+
+def _sweeper(settings: Settings, database: Database, clock: Clock) -> Sweeper:
+    return Sweeper(database, open_blobs(settings.server.files, settings.exports.s3_credentials_file), clock)
 
 
 def _alert_loops(

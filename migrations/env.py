@@ -10,6 +10,7 @@ from alembic import context
 
 import gateway.alerts.models
 import gateway.audit.models
+import gateway.batches.models
 import gateway.exports.models
 import gateway.idempotency.models
 import gateway.ledger.models

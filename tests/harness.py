@@ -74,7 +74,9 @@ class Gateway:
         self.settings = Settings(
             database=DatabaseSettings(url=database_url),
             cache=CacheSettings(url=cache_url),
-            server=ServerSettings(gateway_id=gateway_id, **changes.get("server", {})),
+            server=ServerSettings(
+                gateway_id=gateway_id, **{"files": str(directory / "files"), **changes.get("server", {})}
+            ),
             security=SecuritySettings(key_pepper="pepper-of-the-tests-0123456789"),
             upstream=UpstreamSettings(**upstream),
             limits=changes.get("limits", NO_LIMITS),

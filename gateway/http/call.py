@@ -7,7 +7,7 @@ It does not know what is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 BODY_TIMEOUT_S = 60.0
+UPLOAD_TIMEOUT_S = 3600.0
 
 
 class ClientLeft(Exception):
@@ -102,9 +103,42 @@ class Call:
         except TimeoutError:
             raise InvalidRequest("The request body did not arrive in time.") from None
 
+    async def body_pieces(self, limit_bytes: int) -> AsyncIterator[bytes]:
+        """For bodies that no memory should hold. Each piece may take `BODY_TIMEOUT_S`, all of them `UPLOAD_TIMEOUT_S`."""
+        size = 0
+        ends_at = self._clock() + UPLOAD_TIMEOUT_S
+        while True:
+            try:
+                async with asyncio.timeout(BODY_TIMEOUT_S):
+                    message = await self._receive()
+            except TimeoutError:
+                raise InvalidRequest("The request body did not arrive in time.") from None
+            if message["type"] == "http.disconnect":
+                raise ClientLeft
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > limit_bytes:
+                raise BodyTooLarge(limit_bytes)
+            if self._clock() > ends_at:
+                raise InvalidRequest("The request body did not arrive in time.")
+            yield piece
+            if not message.get("more_body"):
+                return
+
     async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         await self._start(status, headers, (("content-length", str(len(body))),))
         await self._send({"type": "http.response.body", "body": body})
+
+    async def pieces(
+        self, headers: Mapping[str, str], size: int, first: bytes, following: AsyncIterator[bytes]
+    ) -> None:
+        """An answer of `size` bytes as they come. If they end early the connection is cut, since nothing else could say
+        so any more."""
+        await self._start(200, headers, (("content-length", str(size)),))
+        await self._send({"type": "http.response.body", "body": first, "more_body": True})
+        async for piece in following:
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
 
     # The sink of the request path.
 

@@ -1,12 +1,14 @@
-"""Path → handler, with the table's 404 and 405. Exact paths and two prefixes; no patterns, no framework."""
+"""Path → handler, with the table's 404 and 405. Exact paths, two prefixes, and one pattern for what has an id."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import unquote
 
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.http.call import Call
+from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Handler
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
@@ -15,20 +17,28 @@ __all__ = ["Router"]
 
 MODEL_PREFIX = "/v1/models/"
 ADMIN_PREFIX = "/v1/organization"
+_ONE_OF = re.compile(r"/v1/(files|batches)/([A-Za-z0-9_-]{1,200})(?:/([a-z]+))?")
 
 
 class Router:
-    def __init__(self, openai: OpenAIRoutes, ops: OpsRoutes, admin: Handler) -> None:
+    def __init__(self, openai: OpenAIRoutes, files: FileRoutes, ops: OpsRoutes, admin: Handler) -> None:
         self._openai = openai
+        self._files = files
         self._admin = admin
         self._handlers: Mapping[str, Mapping[str, Handler]] = {
             "/v1/chat/completions": {"POST": openai.chat_completions},
             "/v1/completions": {"POST": openai.completions},
             "/v1/embeddings": {"POST": openai.embeddings},
             "/v1/models": {"GET": openai.models},
+            "/v1/files": {"GET": files.list, "POST": files.create},
             "/healthz": {"GET": ops.healthz},
             "/readyz": {"GET": ops.readyz},
             "/metrics": {"GET": ops.metrics},
+        }
+
+        self._parts: Mapping[tuple[str, str | None], Mapping[str, Callable[[Call, str], Awaitable[None]]]] = {
+            ("files", None): {"GET": files.retrieve, "DELETE": files.delete},
+            ("files", "content"): {"GET": files.content},
         }
 
     async def __call__(self, call: Call) -> None:
@@ -38,11 +48,23 @@ class Router:
         elif call.path.startswith(MODEL_PREFIX) and len(call.path) > len(MODEL_PREFIX):
             _allowed(call, {"GET": self._model})
             await self._model(call)
+        elif (found := _ONE_OF.fullmatch(call.path)) is not None:
+            await self._one(call, *found.groups())
         elif call.path == ADMIN_PREFIX or call.path.startswith(ADMIN_PREFIX + "/"):
             call.endpoint = "admin"
             await self._admin(call)
         else:
             raise NotFound(f"Invalid URL ({call.method} {call.path})")
+
+    async def _one(self, call: Call, kind: str, id: str, part: str | None) -> None:
+        """One file or batch, or a part of it."""
+        handlers = self._parts.get((kind, part))
+        if handlers is None:
+            raise NotFound(f"Invalid URL ({call.method} {call.path})")
+        handler = handlers.get(call.method)
+        if handler is None:
+            raise MethodNotAllowed(call.method, call.path, ", ".join(handlers))
+        await handler(call, id)
 
     async def _model(self, call: Call) -> None:
         """Served names may hold slashes, so the rest of the path is the name."""

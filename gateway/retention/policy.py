@@ -49,6 +49,9 @@ class Handling(Enum):
 HANDLING: Final = {
     # In this order they can be deleted: what refers to others comes first.
     "spend_alert": Handling.DELETED,
+    "batch_result": Handling.DELETED,
+    "batch": Handling.DELETED,
+    "stored_file": Handling.DELETED,
     "idempotent_request": Handling.DELETED,
     "rate_limit": Handling.DELETED,
     "model_permission": Handling.DELETED,

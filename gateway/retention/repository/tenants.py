@@ -6,6 +6,7 @@ from sqlalchemy import text
 
 import gateway.alerts.models
 import gateway.audit.models
+import gateway.batches.models
 import gateway.exports.models
 import gateway.idempotency.models
 import gateway.ledger.models

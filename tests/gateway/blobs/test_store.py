@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from gateway.blobs import BlobError, Blobs, DirectoryBlobs
 from gateway.blobs.bucket import Bucket, BucketBlobs, Credentials
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """With one bucket, `files`."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    client = http.client.HTTPConnection(host, port)
-    client.request("PUT", "/files")
-    assert client.getresponse().status == 200
-    client.close()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture(params=["directory", "bucket"])
@@ -104,9 +88,3 @@ async def test_a_killed_writers_remains_go_with_the_key(tmp_path: Path) -> None:
     (tmp_path / "t" / "a.k1ll3d.part").write_bytes(b"half")
     await blobs.delete("t/a")
     assert list((tmp_path / "t").iterdir()) == []
-
-
-async def test_a_bucket_that_is_not_there_is_said(endpoint: str) -> None:
-    blobs = BucketBlobs(Bucket("nowhere", "", endpoint), Credentials("key", "secret"))
-    with pytest.raises(BlobError, match="s3://nowhere cannot be written"):
-        await blobs.write("t/a", pieces(b"x"))
