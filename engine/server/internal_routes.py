@@ -15,7 +15,7 @@ from engine.server.errors import invalid
 from engine.server.exchange import Exchange
 from engine.server.fields import Field, read_fields, text
 from engine.server.journal_reader import CursorError, Page, read_page
-from engine.server.protocol import parse_json
+from engine.server.json_body import parse_json
 from engine.server.resume import resume
 from engine.server.services import Services
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import orjson
-
 from engine.messages import GrammarSpec
 from engine.server import fields, structured
 from engine.server.errors import invalid, unsupported
@@ -24,6 +22,7 @@ from engine.server.field_tables import (
     UNSUPPORTED_IN_COMPLETIONS,
 )
 from engine.server.fields import flag, obj, read_fields
+from engine.server.json_body import parse_json
 from engine.server.messages import ChatMessage
 
 _STREAM_OPTIONS = ("include_usage", "continuous_usage_stats")
@@ -87,16 +86,6 @@ class CompletionRequest(GenerationRequest):
 
 
 RequestT = TypeVar("RequestT", bound=GenerationRequest)
-
-
-def parse_json(raw: bytes) -> dict[str, Any]:
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise invalid(f"The body is not valid JSON: {error}", None, None) from error
-    if not isinstance(body, dict):
-        raise invalid(f"The body must be a JSON object, got {fields.kind_of(body)}.", None, None)
-    return body
 
 
 def parse_chat(raw: bytes) -> ChatRequest:

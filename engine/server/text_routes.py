@@ -17,8 +17,8 @@ from engine.server.errors import engine_unavailable, invalid, missing
 from engine.server.exchange import Exchange
 from engine.server.field_tables import CHAT_FIELDS
 from engine.server.fields import Field, flag, read_fields, text, token_ids
+from engine.server.json_body import parse_json
 from engine.server.messages import read_messages
-from engine.server.protocol import parse_json
 from engine.server.services import Services
 
 _TOKENIZE_FIELDS = {

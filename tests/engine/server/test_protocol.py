@@ -56,44 +56,6 @@ GOOD: dict[str, list[Any]] = {
     "messages": [USER],
     "add_special_tokens": [False],
 }
-BAD: dict[str, list[Any]] = {
-    "model": [5, "x" * 300],
-    "temperature": [-0.1, 2.1, "1", True],
-    "top_p": [-0.1, 1.1],
-    "top_k": [-2, 0.5],
-    "min_p": [-0.1, 1.1],
-    "repetition_penalty": [0, 1e-300, 11],
-    "presence_penalty": [-2.1, 2.1],
-    "frequency_penalty": [-2.1, 2.1],
-    "seed": [1.5, "1", 2**64],
-    "n": [0, 129, 1.5, True],
-    "stop": ["", [""], ["a"] * 17, 5, "x" * 513],
-    "stop_token_ids": [[-1], ["a"], 5],
-    "min_tokens": [-1],
-    "ignore_eos": [1],
-    "logit_bias": [[1], {"a": 1}, {"1": 101}],
-    "allowed_token_ids": [[], [-1]],
-    "stream": ["yes"],
-    "include_stop_str_in_output": [1],
-    "skip_special_tokens": [0],
-    "return_token_ids": ["x"],
-    "return_tokens_as_token_ids": ["x"],
-    "prompt_logprobs": [-1, 21, True],
-    "echo": [1],
-    "bad_words": ["a", [" "], [5], ["a"] * 129, ["a" * 257]],
-    "cache_salt": [5],
-    "response_format": ["json", {}, {"type": "xml"}, {"type": "json_schema"}],
-    "structured_outputs": [[], {}, {"json_object": False}, {"json": ""}],
-    "max_tokens": [0, -1, 1.5],
-    "max_completion_tokens": [0],
-    "top_logprobs": [-1, 21, 5],  # 5: without logprobs
-    "add_generation_prompt": [1],
-    "continue_final_message": ["x"],
-    "chat_template_kwargs": [[]],
-    "messages": [[], {}],
-    "add_special_tokens": [1],
-}
-LOGPROBS = {"chat": ([True, False], [5, "x"]), "completion": ([0, 20], [-1, 21, True])}
 
 
 def chat(**values: Any) -> ChatRequest:
@@ -106,30 +68,20 @@ def completion(**values: Any) -> CompletionRequest:
 
 def test_every_row_has_its_cases() -> None:
     rows = {*COMMON_FIELDS, *CHAT_FIELDS, *COMPLETION_FIELDS} - {"logprobs", "prompt", "best_of"}
-    assert rows == GOOD.keys() == BAD.keys()
+    assert rows == GOOD.keys()
 
 
 @pytest.mark.parametrize("name", [*COMMON_FIELDS, *CHAT_FIELDS])
-def test_chat_rows(name: str) -> None:
-    good, bad = (GOOD[name], BAD[name]) if name != "logprobs" else LOGPROBS["chat"]
-    for value in good:
-        chat(**{name: value})
-    for value in bad:
-        with pytest.raises(ApiError) as caught:
-            chat(**{name: value})
-        assert caught.value.status == 400, value
-        assert (caught.value.param or "").startswith(name)
+def test_chat_takes(name: str) -> None:
+    """What is refused: test_validation."""
+    for value in GOOD[name] if name != "logprobs" else [True, False]:
+        assert chat(**{name: value})
 
 
 @pytest.mark.parametrize("name", sorted({*COMMON_FIELDS, *COMPLETION_FIELDS} - {"prompt", "best_of"}))
-def test_completion_rows(name: str) -> None:
-    good, bad = (GOOD[name], BAD[name]) if name != "logprobs" else LOGPROBS["completion"]
-    for value in good:
-        completion(**{name: value})
-    for value in bad:
-        with pytest.raises(ApiError) as caught:
-            completion(**{name: value})
-        assert (caught.value.param or "").startswith(name)
+def test_completions_take(name: str) -> None:
+    for value in GOOD[name] if name != "logprobs" else [0, 20]:
+        assert completion(**{name: value})
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED_IN_CHAT)
@@ -242,13 +194,3 @@ def test_rules_over_several_fields() -> None:
         completion(max_tokens=0)
     with pytest.raises(ApiError, match="not streamed"):
         chat(prompt_logprobs=0, stream=True)
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[]", b"5", b'{"a": NaN}', b'"x"', b"\xff", b'{"a":' + b"[" * 5000, b'"\\ud800"']
-)
-def test_bodies_that_are_no_objects(raw: bytes) -> None:
-    for parse in (parse_chat, parse_completion):
-        with pytest.raises(ApiError) as caught:
-            parse(raw)
-        assert (caught.value.status, caught.value.param, caught.value.code) == (400, None, None)

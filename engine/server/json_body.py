@@ -1,0 +1,59 @@
+"""From the bytes of a body to its JSON object, within bounds that keep one caller from holding up the others.
+
+A parser has the interpreter to itself until it is done, in whatever thread it runs; how long that takes depends on
+the number of values, not of bytes. Depth is bounded for the sake of everything that later walks a body. Knows no
+fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from engine.server.errors import invalid
+from engine.server.fields import kind_of
+
+MAX_VALUES = 1 << 20
+"""Counted by commas, those within strings too. So many take some 50 ms to parse."""
+MAX_DEPTH = 128
+"""Arrays and objects within each other."""
+
+_PIECE = 1 << 20
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """Raises `ApiError` for what is no JSON, no object, or beyond the bounds."""
+    _check_size(raw)
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise invalid(f"The body is not valid JSON: {error}", None, None) from error
+    if not isinstance(body, dict):
+        raise invalid(f"The body must be a JSON object, got {kind_of(body)}.", None, None)
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _check_depth(body)
+    return body
+
+
+def _check_size(raw: bytes) -> None:
+    """In pieces, between which other threads may go on."""
+    commas = 0
+    for start in range(0, len(raw), _PIECE):
+        commas += raw.count(b",", start, start + _PIECE)
+        if commas >= MAX_VALUES:
+            raise invalid(f"The body has more than {MAX_VALUES} values.", None, None)
+
+
+def _check_depth(body: dict[str, Any]) -> None:
+    level: list[Any] = [body]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for box in level
+            for child in (box.values() if type(box) is dict else box)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return
+    raise invalid(f"The body is nested deeper than {MAX_DEPTH} levels.", None, None)
