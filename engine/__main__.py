@@ -70,6 +70,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     try:
         config = config_of(arguments)
         check_files(config)
+        for note in arguments.vllm_notes:
+            logging.getLogger(__name__).info("%s", note)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -13,13 +13,17 @@ import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from engine.config import GROUPS, ConfigError, EngineConfig
+from engine.vllm_flags import add_vllm_flags
 
 ALIASES = {
+    "quantization": ("-q",),
+    "drain_timeout_s": ("--shutdown-timeout",),
     "api_server_workers": ("--api-workers", "--workers", "--api-server-count"),
     "kv_cache_memory_bytes": ("--kv-cache-memory",),
 }
@@ -41,6 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 help=explained[entry.name].replace("%", "%%") + _default(entry.default),
                 **_reading(hints[entry.name]),
             )
+    add_vllm_flags(parser)
 
 
 def config_of(arguments: argparse.Namespace) -> EngineConfig:
@@ -77,6 +82,18 @@ def parse(arguments: Sequence[str]) -> EngineConfig:
     return config_of(parser.parse_args(arguments))
 
 
+def whole_number(text: str) -> int:
+    """`4096`, `8k` (8,000), `8K` (8,192), `25.6k`. Raises ValueError, which argparse explains."""
+    scale = _SCALES.get(text[-1:])
+    if scale is None:
+        return int(text)
+    number = Fraction(text[:-1]) * scale
+    if number.denominator != 1:
+        raise ValueError(text)
+    return number.numerator
+
+
+_SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 _SETTINGS = frozenset(entry.name for kind in GROUPS.values() for entry in fields(kind))
 
 
@@ -108,4 +125,6 @@ def _reading(hint: Any) -> dict[str, Any]:
     plain = next((kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)), str)
     if plain is bool:
         return {"action": argparse.BooleanOptionalAction}
+    if plain is int:
+        return {"type": whole_number, "metavar": "INT"}
     return {"type": plain, "metavar": plain.__name__.upper()}
