@@ -141,7 +141,7 @@ def _places(shape: PageShape) -> Tensor:
     return torch.arange(2 * shape.kv_heads) * shape.block
 
 
-def _runs(shape: PageShape, tables: Tensor, positions: Tensor) -> Tensor:
+def runs_of(shape: PageShape, tables: Tensor, positions: Tensor) -> Tensor:
     """[G, 2, n, Hk, S] runs of the tokens at `positions` [n, S] of the rows of `tables` [G, n, B]. A warm-up's
     rows have no pages (−1) and read the first one."""
     spans = (positions // shape.block).expand(tables.shape[0], -1, -1)
@@ -166,7 +166,7 @@ def _singles(
         hidden = torch.zeros(len(rows), max(widths)).masked_fill_(positions >= lens, float("-inf"))
         hidden = hidden.repeat_interleave(shape.kv_heads, 0)[:, None]
     some = tables if len(rows) == tables.shape[1] else tables[:, rows]
-    runs = _runs(shape, some, torch.minimum(positions, lens - 1))
+    runs = runs_of(shape, some, torch.minimum(positions, lens - 1))
     tokens = [query_start[row] for row in rows]
     together = tokens[-1] - tokens[0] == len(tokens) - 1
     where = slice(tokens[0], tokens[-1] + 1) if together else torch.tensor(tokens)
@@ -182,7 +182,7 @@ def _chunks(shape: PageShape, tables: Tensor, tokens: slice, length: int, window
         visible = keys <= queries
         if window is not None:
             visible &= keys > queries - window
-    runs = _runs(shape, tables[:, None], keys[None])
+    runs = runs_of(shape, tables[:, None], keys[None])
     return [Chunk(tokens, each, visible) for each in runs.flatten(1)]
 
 

@@ -26,6 +26,7 @@ from kernels.dependent_launch import launch_dependents, pdl_options, wait_for_fr
 from kernels.fresh_keys import FreshKeys, load_rotated, write_fresh
 from kernels.host_attention import paged_attention_host
 from kernels.host_plan import HostPlan, PageShape, build_host_plans
+from kernels.invariant_attention import InvariantPlan, invariant_attention
 
 __all__ = ["paged_attention", "paged_attention_triton"]
 
@@ -48,7 +49,7 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     soft_cap: float | None = None,
-    plan: AttentionPlan | HostPlan | None = None,
+    plan: AttentionPlan | HostPlan | InvariantPlan | None = None,
     kv_scale: Tensor | None = None,
 ) -> Tensor:
     """[T, Hq, D] in q's dtype; arguments as `kernels.reference.paged_attention` defines them.
@@ -62,6 +63,8 @@ def paged_attention(
         (plan,) = build_host_plans(PageShape.of(kv), block_table[None], query_start.tolist(), lens, [window])
     if isinstance(plan, HostPlan):
         return paged_attention_host(q, kv, scale, soft_cap, plan, kv_scale)
+    if isinstance(plan, InvariantPlan):
+        return invariant_attention(q, kv, scale, soft_cap, plan, kv_scale)
     if plan is None:
         plan = allocate_plan(
             seq_lens.shape[0], q.shape[0], q.shape[1], kv.shape[2], q.shape[2], q.device, window

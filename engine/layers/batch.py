@@ -15,6 +15,7 @@ from engine.core.contract import KVGroup
 from engine.models.model_config import ModelConfig
 from kernels.attention_plan import AttentionPlan
 from kernels.host_plan import HostPlan
+from kernels.invariant_attention import InvariantPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class GroupBatch:
     past the row's end are never read and may hold anything (-1 in the contract)."""
     slots: Tensor
     """[T] int64: page * block_size + offset that a token's key and value go to; -1: written nowhere."""
-    plan: AttentionPlan | HostPlan | None = None
+    plan: AttentionPlan | HostPlan | InvariantPlan | None = None
     """The attention kernel's work list for this step and the group's window. With a GPU's, the lines of
     `block_table` are those that its items name: a table of all requests need not be gathered."""
     runs: Tensor | None = None

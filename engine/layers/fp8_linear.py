@@ -34,7 +34,15 @@ class Fp8Rows(NamedTuple):
 class Fp8Linear:
     """y = x Wᵀ + b for x [T, in], W [out, in] e4m3 times scale [out] fp32; y has the dtype `dtype`."""
 
-    def __init__(self, weight: Tensor, scale: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        scale: Tensor,
+        dtype: torch.dtype,
+        bias: Tensor | None = None,
+        widen: type[Linear] = Linear,
+    ) -> None:
+        """`widen`: what multiplies the widened weight on a CPU."""
         assert weight.dtype == E4M3
         assert scale.shape == weight.shape[:1]
         self.out_features, self.in_features = weight.shape
@@ -43,7 +51,7 @@ class Fp8Linear:
         self._widened: Linear | None = None
         self._arrived = torch.zeros(arrivals(self.out_features), dtype=torch.int32, device=weight.device)
         if not weight.is_cuda:
-            self._widened = Linear((weight.float() * scale[:, None]).to(dtype), bias)
+            self._widened = widen((weight.float() * scale[:, None]).to(dtype), bias)
             self._weight = weight.new_empty(0)
 
     def __call__(self, x: Tensor | Fp8Rows, norm: RMSNorm | None = None) -> Tensor:

@@ -25,6 +25,7 @@ from engine.layers.embedding import (
     SoftCappedHead,
 )
 from engine.layers.fp8_linear import Fp8Linear, Projection
+from engine.layers.invariant import InvariantHead, InvariantLinear
 from engine.layers.kv_scale import kv_scale
 from engine.layers.linear import Linear, packs_bfloat16
 from engine.layers.mlp import MLP
@@ -84,9 +85,11 @@ class Parts:
         device: torch.device,
         num_positions: int,
         fp8: Fp8Parts,
+        batch_invariant: bool = False,
     ) -> None:
         self.config, self._source = config, source
         self._dtype, self._device, self._num_positions, self._fp8 = dtype, device, num_positions, fp8
+        self._batch_invariant = batch_invariant
         self.groups = kv_groups(config)
         self._places = _places(self.groups)
 
@@ -100,8 +103,8 @@ class Parts:
         offset = torch.cat([self._load(f"{stem}.bias") for stem in stems]) if bias else None
         if self._in_fp8(names):
             quantized, scales = zip(*map(self._load_fp8, names), strict=True)
-            return Fp8Linear(torch.cat(quantized), torch.cat(scales), self._dtype, offset)
-        return Linear(torch.cat([self._load(name) for name in names]), offset)
+            return self._fp8_linear(torch.cat(quantized), torch.cat(scales), offset)
+        return self._linear(torch.cat([self._load(name) for name in names]), offset)
 
     def rope(self, base: float, scaling: RopeScaling, divisors: tuple[float, ...] = ()) -> Tensor:
         inv_freq = inverse_frequencies(self.config.head_dim, base, scaling, divisors)
@@ -152,11 +155,14 @@ class Parts:
         ):
             head = CompactHead(GGUFRows(raw), bfloat16=packs_bfloat16())
         elif self._fp8.head:
-            head = DenseHead(Fp8Linear(*self._load_fp8(name), self._dtype))
+            head = DenseHead(self._fp8_linear(*self._load_fp8(name)))
         else:
-            head = DenseHead(Linear(self._load(name)))
+            head = DenseHead(self._linear(self._load(name)))
         cap = self.config.final_soft_cap
-        return head if cap is None else SoftCappedHead(head, cap)
+        if cap is not None:
+            head = SoftCappedHead(head, cap)
+        is_tiled = self._batch_invariant and self._device.type == "cpu"
+        return InvariantHead(head, self.config.vocab_size) if is_tiled else head
 
     def _rows(self, name: str) -> RowTable:
         """On the CPU rows stay as the file has them: a step touches few."""
@@ -164,6 +170,13 @@ class Parts:
         if self._device.type != "cpu":
             return DenseRows(self._load(name))
         return DenseRows(self._source.tensor(name)) if raw is None else GGUFRows(raw)
+
+    def _linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        return (InvariantLinear if self._batch_invariant else Linear)(weight, bias)
+
+    def _fp8_linear(self, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Fp8Linear:
+        widen = InvariantLinear if self._batch_invariant else Linear
+        return Fp8Linear(weight, scale, self._dtype, bias, widen)
 
     def _in_fp8(self, names: Sequence[str]) -> bool:
         """A checkpoint in fp8 has left some projections as they were, for a reason."""

@@ -33,9 +33,11 @@ def load_model(
     config: ModelConfig | None = None,
     seed: int = 0,
     fp8: Fp8Parts | None = None,
+    batch_invariant: bool = False,
 ) -> CausalLM:
     """`max_positions` bounds the rope tables (default: the model's own limit); `config` saves reading it
-    again; `seed` is for dummy weights; `fp8` is what to hold in 8 bits (default: what the checkpoint does)."""
+    again; `seed` is for dummy weights; `fp8` is what to hold in 8 bits (default: what the checkpoint does);
+    `batch_invariant` makes a token's answer independent of the others in its batch."""
     config = config or read_config(path)
     architecture = ARCHITECTURES[config.family]
     expected = architecture.tensor_shapes(config)
@@ -54,5 +56,6 @@ def load_model(
         device=torch.device(device),
         num_positions=min(config.max_positions, max_positions or config.max_positions),
         fp8=fp8 or Fp8Parts(weights=config.quantization == "fp8"),
+        batch_invariant=batch_invariant,
     )
     return architecture.build(parts)

@@ -7,7 +7,7 @@ operations on the tables' device, the same on a CPU and a GPU. Knows no model an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,7 +15,8 @@ import torch
 from engine.core.contract import RowWork
 from engine.layers.batch import ForwardBatch, GroupBatch
 from engine.runner.tables import RowTables
-from kernels.host_plan import PageShape, build_host_plans, write_runs
+from kernels.host_plan import HostPlan, PageShape, build_host_plans, write_runs
+from kernels.invariant_attention import InvariantPlan, build_invariant_plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,13 @@ class StepInputs:
     """[S] tokens of each such row after this step: the sampled one goes to this position."""
 
 
-def expand(work: Sequence[RowWork], tables: RowTables, pages: PageShape | None = None) -> StepInputs:
+def expand(
+    work: Sequence[RowWork],
+    tables: RowTables,
+    pages: PageShape | None = None,
+    *,
+    batch_invariant: bool = False,
+) -> StepInputs:
     """Rows in the order of `work`, each one's tokens side by side. With `pages`, the shape of a layer's pages on
     a CPU, the groups come with their work lists."""
     device = tables.tokens.device
@@ -51,7 +58,8 @@ def expand(work: Sequence[RowWork], tables: RowTables, pages: PageShape | None =
         positions = torch.arange(num_tokens, device=device) + (starts - query_start[:-1])[owner]
     groups = _groups(tables, rows, token_rows, positions, max(ends))
     if pages is not None:
-        groups = _with_plans(groups, pages, first_tokens, ends, tables.windows)
+        build = build_invariant_plans if batch_invariant else build_host_plans
+        groups = _with_plans(groups, pages, first_tokens, ends, tables.windows, build)
     return StepInputs(
         forward=ForwardBatch(
             token_ids=tables.tokens[token_rows, positions].long(),
@@ -95,11 +103,12 @@ def _with_plans(
     query_start: Sequence[int],
     seq_lens: Sequence[int],
     windows: Sequence[int | None],
+    build: Callable[..., Sequence[HostPlan | InvariantPlan]],
 ) -> tuple[GroupBatch, ...]:
     slots = torch.stack([group.slots for group in groups])
     runs = write_runs(pages, slots) if bool((slots >= 0).all()) else [None] * len(groups)
     block_tables = torch.stack([group.block_table for group in groups])
-    plans = build_host_plans(pages, block_tables, query_start, seq_lens, windows)
+    plans = build(pages, block_tables, query_start, seq_lens, windows)
     return tuple(
         replace(group, plan=plan, runs=each) for group, plan, each in zip(groups, plans, runs, strict=True)
     )

@@ -63,6 +63,7 @@ def build_runner(config: EngineConfig) -> BuiltRunner:
             head=config.model.quantize_head,
             kv_cache=resolved.kv_dtype == "float8_e4m3fn",
         ),
+        batch_invariant=config.device.batch_invariant,
     )
     if resolved.device == "cpu" and resolved.quantization is not None:
         _log.warning(
@@ -103,6 +104,7 @@ def _runner(
         max_num_seqs=config.max_num_seqs,
         max_model_len=config.max_model_len,
         num_threads=config.settings.device.num_threads,
+        batch_invariant=config.settings.device.batch_invariant,
     )
 
 

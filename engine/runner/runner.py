@@ -8,6 +8,7 @@ runner holds is touched by that thread alone. Knows no requests and no clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from engine.core.contract import BatchError, KVLayout, RowInit, RowWork, ScheduleOutput, StepResult
 from engine.layers.batch import CausalLM
 from engine.layers.threads import FEW_TOKENS
-from engine.messages import SamplingParams
+from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.batch import expand
 from engine.runner.prompt_logprobs import score, spans_of, to_prompt_logprobs
 from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
@@ -36,13 +37,17 @@ class TorchRunner:
         max_num_seqs: int,
         max_model_len: int,
         num_threads: int | None = None,
+        batch_invariant: bool = False,
     ) -> None:
+        """`batch_invariant`: a row's answer does not depend on the others of its steps; the model must be built for it
+        too."""
         device = kv_pool.device
         self._model = model
         self._kv_pool = kv_pool
         self._pages = PageShape.of(kv_pool[:, 0])
         self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
         self._sampler = Sampler(max_num_seqs, model.config.vocab_size, model.config.eos_token_ids, device)
+        self._batch_invariant = batch_invariant
         self._num_threads = num_threads or torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="runner")
 
@@ -104,8 +109,10 @@ class TorchRunner:
     def _step(self, schedule: ScheduleOutput) -> StepResult:
         if not schedule.work:
             return StepResult(schedule.step, {})
-        torch.set_num_threads(1 if schedule.num_tokens <= FEW_TOKENS else self._num_threads)
-        inputs = expand(schedule.work, self._tables, self._pages)
+        # Threads cut a step's rows at places that depend on its size.
+        is_single = self._batch_invariant or schedule.num_tokens <= FEW_TOKENS
+        torch.set_num_threads(1 if is_single else self._num_threads)
+        inputs = expand(schedule.work, self._tables, self._pages, batch_invariant=self._batch_invariant)
         hidden = self._model.forward(inputs.forward, self._kv_pool)
         spans = spans_of(schedule.work, self._sampler)
         found = to_prompt_logprobs(spans, score(self._model, hidden, spans, self._tables.tokens))
@@ -113,11 +120,24 @@ class TorchRunner:
         if not rows:
             return StepResult(schedule.step, {}, prompt_logprobs=found)
         logits = self._model.logits(hidden[inputs.forward.sampled])
-        drawn = self._sampler.sample(logits, rows, lens, self._tables.tokens)
+        token_ids, logprobs = self._draw(logits, rows, lens)
         device = self._kv_pool.device
         self._tables.write_sampled(
-            torch.tensor(rows, device=device), torch.tensor(lens, device=device), drawn.token_ids
+            torch.tensor(rows, device=device), torch.tensor(lens, device=device), token_ids
         )
-        logprobs = to_token_logprobs(drawn, rows)
         errors = self._sampler.errors(rows)
-        return to_step_result(schedule.step, rows, drawn.token_ids.tolist(), errors, logprobs, found)
+        return to_step_result(schedule.step, rows, token_ids.tolist(), errors, logprobs, found)
+
+    def _draw(
+        self, logits: Tensor, rows: Sequence[int], lens: Sequence[int]
+    ) -> tuple[Tensor, dict[int, TokenLogprobs]]:
+        """[S] the next tokens, and by row the log-probabilities; each row by itself if that must not matter."""
+        size = 1 if self._batch_invariant else len(rows)
+        token_ids: list[Tensor] = []
+        logprobs: dict[int, TokenLogprobs] = {}
+        for start in range(0, len(rows), size):
+            some = slice(start, start + size)
+            drawn = self._sampler.sample(logits[some], rows[some], lens[some], self._tables.tokens)
+            token_ids.append(drawn.token_ids)
+            logprobs |= to_token_logprobs(drawn, rows[some])
+        return torch.cat(token_ids), logprobs

@@ -157,12 +157,23 @@ def layout_of(model: CausalLM, num_blocks: int = 400, block_size: int = 16) -> K
 
 
 def make_runner(
-    model: CausalLM, layout: KVLayout, max_num_seqs: int = 16, dtype: torch.dtype = torch.float32
+    model: CausalLM,
+    layout: KVLayout,
+    max_num_seqs: int = 16,
+    dtype: torch.dtype = torch.float32,
+    *,
+    batch_invariant: bool = False,
 ) -> TorchRunner:
     """A runner over a pool poisoned with NaN: nothing may be read before it was written."""
     config = model.config
     shape = (layout.num_blocks, len(layout.groups[0].layer_ids), 2, config.num_kv_heads)
     pool = torch.full((*shape, layout.block_size, config.head_dim), float("nan"), dtype=dtype)
     return TorchRunner(
-        model, pool, layout, max_num_seqs=max_num_seqs, max_model_len=config.max_positions, num_threads=1
+        model,
+        pool,
+        layout,
+        max_num_seqs=max_num_seqs,
+        max_model_len=config.max_positions,
+        num_threads=1,
+        batch_invariant=batch_invariant,
     )

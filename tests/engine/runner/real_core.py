@@ -31,7 +31,8 @@ def run_waves(
     model: CausalLM, waves: list[Requests], dtype: torch.dtype = torch.float32, **changes: object
 ) -> Finished:
     """Each wave is submitted when the one before is done. `changes` are fields of CoreConfig, and
-    `num_blocks`."""
+    `num_blocks`, and `batch_invariant` for the runner."""
+    batch_invariant = bool(changes.pop("batch_invariant", False))
     num_blocks = changes.pop("num_blocks", 600)
     assert isinstance(num_blocks, int)
     config = CoreConfig(
@@ -43,7 +44,7 @@ def run_waves(
         debug_invariants=True,
     )
     config = dataclasses.replace(config, **changes)  # type: ignore[arg-type]  # names are checked at run time
-    runner = make_runner(model, config.layout, config.max_num_seqs, dtype)
+    runner = make_runner(model, config.layout, config.max_num_seqs, dtype, batch_invariant=batch_invariant)
     caller = _Caller(waves)
     loop = Loop(caller, runner, caller.receive, time.monotonic, config)
     while caller.advance():
