@@ -24,6 +24,8 @@ KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m
 QuantizationSetting = Literal["auto", "fp8"]
 DeviceKind = Literal["auto", "cpu", "cuda"]
 GenerationDefaults = Literal["auto", "none"]
+ToolCallParser = Literal["auto", "none", "hermes", "llama3_json", "mistral", "pythonic"]
+ReasoningParser = Literal["auto", "none", "deepseek_r1", "qwen3"]
 
 _CPU_LIMITS = (16, 512, None)
 _GPU_LIMITS = (256, 2048, 512)
@@ -59,6 +61,12 @@ class ModelSettings:
     """With fp8 weights, the head too (it chooses among all tokens: measure before use)."""
     generation_config: GenerationDefaults = "auto"
     """"auto": default sampling from generation_config.json; "none": OpenAI's defaults."""
+    tool_call_parser: ToolCallParser = "auto"
+    """How the model writes calls of tools; "auto": as its chat template says; "none": tools are refused."""
+    enable_auto_tool_choice: bool = True
+    """Let the model call tools of its own accord; without, a call must be asked for by tool_choice."""
+    reasoning_parser: ReasoningParser = "auto"
+    """How the model's reasoning is told from its answer; "auto": by its chat template; "none": it is not."""
     seed: int = 0
     """Seeds dummy weights. A request's own seed never comes from here."""
 

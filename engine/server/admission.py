@@ -28,6 +28,7 @@ from engine.server.errors import (
 from engine.server.messages import ChatMessage
 from engine.server.protocol import CompletionRequest, GenerationRequest
 from engine.server.services import INLINE_SIZE, Phase, Services
+from engine.text.answer import AnswerFormat, shown_token_ids
 from engine.text.chat_template import ChatTemplateError
 
 MAX_ALLOWED_IDS = 1 << 20
@@ -90,6 +91,7 @@ async def chat_prompt(
     continue_final_message: bool,
     add_special_tokens: bool,
     kwargs: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> list[int]:
     """Tokens of a conversation; templates write the special tokens themselves, as a rule. Raises `ApiError` for one that cannot have as few as `limit`."""
     template = services.text.chat_template
@@ -102,10 +104,12 @@ async def chat_prompt(
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
             kwargs=kwargs,
+            tools=tools,
         )
 
     try:
-        prompt = await services.beside_loop(sum(map(_render_work, messages)), render)
+        work = sum(map(_render_work, messages)) + len(tools) * INLINE_SIZE
+        prompt = await services.beside_loop(work, render)
     except ChatTemplateError as error:
         raise invalid(str(error), "messages") from error
     special = add_special_tokens
@@ -146,6 +150,7 @@ async def make_job(
     prompts: list[list[int]],
     caller: Caller,
     id_prefix: str,
+    format_: AnswerFormat | None = None,
 ) -> Job:
     """Raises `ApiError` for prompts and parameters that do not fit this model."""
     bad_words = await _bad_words(services, request)
@@ -190,6 +195,9 @@ async def make_job(
         min_tokens=request.min_tokens,
         stop_token_ids=frozenset(request.stop_token_ids),
         scores_only=request.scores_only,
+        answer_id=id_,
+        format=format_,
+        shown_token_ids=shown_token_ids(services.text.tokenizer, format_),
     )
     return Job(
         id=id_,

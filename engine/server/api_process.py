@@ -237,6 +237,8 @@ def build_services(
         tokenizer=None if model.tokenizer is None else Path(model.tokenizer),
         chat_template=model.chat_template,
         generation_config=model.generation_config,
+        tool_call_parser=model.tool_call_parser,
+        reasoning_parser=model.reasoning_parser,
     )
     names = model.served_model_name or (Path(model.model).name,)
     journal_dir = None if server.journal_dir is None else Path(server.journal_dir)
@@ -268,6 +270,7 @@ def build_services(
         draw_seed=lambda: secrets.randbits(63),
         request_drain=request_drain,
         started_s=_wall_ms() // 1000,
+        auto_tool_choice=model.enable_auto_tool_choice,
     )
     return services
 

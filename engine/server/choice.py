@@ -1,7 +1,8 @@
 """One sequence of a request: the core's tokens in, deltas of text for the caller out.
 
-Runs the detokeniser and the stop search, decides the finish reason that the caller sees, and counts what was
-reported and what was computed in vain. Knows no HTTP, no journal and no other sequence.
+Runs the detokeniser, the stop search and the parser of reasoning and tool calls, decides the finish reason that the
+caller sees, and counts what was reported and what was computed in vain. Stop strings are looked for in the text as
+the model wrote it, reasoning and calls included. Knows no HTTP, no journal and no other sequence.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.messages import TokenLogprobs, TokenOutput
+from engine.text.answer import AnswerFormat, AnswerParser
 from engine.text.detokenizer import Detokenizer, TokenBytes
+from engine.text.events import AnswerEvent, Arguments, CallStarted, Content, Reasoning
 from engine.text.stops import StopChecker
 
 
@@ -25,6 +28,22 @@ class TextOptions:
     """The caller's own; only these are reported as stop_reason."""
     scores_only: bool = False
     """Only the prompt matters (`max_tokens` 0): the one token that the core makes behind it is overrun."""
+    answer_id: str = ""
+    """As the caller sees it; names the tool calls."""
+    format: AnswerFormat | None = None
+    """How reasoning and tool calls are told from content; None: all text is content."""
+    shown_token_ids: frozenset[int] = frozenset()
+    """Special tokens that are text for the sake of `format`."""
+
+
+@dataclass(slots=True)
+class CallDelta:
+    """News of one tool call. Name and id come with the first."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    name: str | None = None
 
 
 @dataclass(slots=True)
@@ -33,20 +52,28 @@ class Delta:
 
     index: int
     text: str = ""
+    """Of the content."""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[tuple[int, TokenLogprobs]] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     """Of the whole prompt from its second token on; with the first news of a choice, or never."""
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    reasoning: str = ""
+    calls: list[CallDelta] = field(default_factory=list)
+
+    @property
+    def is_news(self) -> bool:
+        return bool(self.text or self.reasoning or self.calls)
 
 
 class Choice:
     """Feed it every output of its sequence, in order."""
 
     __slots__ = (
-        *("_detokenizer", "_options", "_pending", "_stops", "_vocabulary", "cached_tokens"),
-        *("closed", "finished", "index", "num_overrun", "num_tokens", "queue_ms", "request_id"),
+        *("_detokenizer", "_options", "_parser", "_pending", "_stops", "_vocabulary", "cached_tokens"),
+        *("closed", "finished", "index", "num_overrun", "num_reasoning_tokens", "num_tokens"),
+        *("queue_ms", "request_id"),
     )
 
     def __init__(self, request_id: str, index: int, vocabulary: TokenBytes, options: TextOptions) -> None:
@@ -54,11 +81,16 @@ class Choice:
         self.index = index
         self._vocabulary = vocabulary
         self._options = options
-        self._detokenizer = Detokenizer(vocabulary, skip_special_tokens=options.skip_special_tokens)
+        self._detokenizer = Detokenizer(
+            vocabulary, skip_special_tokens=options.skip_special_tokens, shown=options.shown_token_ids
+        )
         self._stops = StopChecker(options.stops, include_in_output=options.include_stop)
+        self._parser = None if options.format is None else AnswerParser(options.format)
         self._pending = Delta(index)
         self.num_tokens = 0
         """Reported to the caller."""
+        self.num_reasoning_tokens = 0
+        """Of these, those within the reasoning, the closing tag among them."""
         self.num_overrun = 0
         self.cached_tokens: int | None = None
         self.queue_ms: float | None = None
@@ -68,8 +100,8 @@ class Choice:
 
     @property
     def stopped(self) -> bool:
-        """A stop string ended the answer; the core may not know yet."""
-        return self._stops.matched is not None
+        """A stop string or the last allowed call ended the answer; the core may not know yet."""
+        return self._stops.matched is not None or (self._parser is not None and self._parser.satisfied)
 
     def take(self, output: TokenOutput) -> Delta | None:
         """The news for the caller, if there is any: text, or the end."""
@@ -88,7 +120,7 @@ class Choice:
             self._add(token_id, ends, output.logprobs[position] if output.logprobs else None)
         if output.finish_reason is not None:
             self._finish(output)
-        elif not self._pending.text:
+        elif not self._pending.is_news:
             return None
         delta, self._pending = self._pending, Delta(self.index)
         return delta
@@ -100,22 +132,56 @@ class Choice:
             return  # an end token is reported and counted, but not shown
         if logprobs is not None:
             self._pending.logprobs.append((token_id, logprobs))
+        before = self._parser is not None and self._parser.is_reasoning
         text = self._detokenizer.push(token_id)
         if text:
             checked = self.num_tokens > self._options.min_tokens
-            self._pending.text += self._stops.push(text) if checked else text
+            self._show(self._stops.push(text) if checked else text)
+        if before or (self._parser is not None and self._parser.is_reasoning):
+            self.num_reasoning_tokens += 1
+
+    def _show(self, text: str) -> None:
+        if self._parser is None:
+            self._pending.text += text
+        elif text:
+            self._collect(self._parser.push(text))
+
+    def _collect(self, events: list[AnswerEvent]) -> None:
+        delta, format_ = self._pending, self._options.format
+        for event in events:
+            match event:
+                case Content(text):
+                    delta.text += text
+                case Reasoning(text):
+                    delta.reasoning += text
+                case CallStarted(index, name):
+                    assert format_ is not None
+                    assert format_.calls is not None
+                    answer = f"{self._options.answer_id}:{self.index}"
+                    delta.calls.append(CallDelta(index, "", format_.calls.call_id(answer, index), name))
+                case Arguments(index, text) if delta.calls and delta.calls[-1].index == index:
+                    delta.calls[-1].arguments += text
+                case Arguments(index, text):
+                    delta.calls.append(CallDelta(index, text))
 
     def _finish(self, output: TokenOutput) -> None:
         self.finished = True
         self.num_overrun += output.num_overrun_tokens
         if not self.stopped:
-            self._pending.text += self._stops.push(self._detokenizer.finish())
+            self._show(self._stops.push(self._detokenizer.finish()))
+        if not self.stopped:
+            self._show(self._stops.finish())
+        if self._parser is not None:
+            self._collect(self._parser.finish())
+        delta = self._pending
         if self.stopped:
-            self._pending.finish_reason, self._pending.stop_reason = "stop", self._stops.matched
-            return
-        self._pending.text += self._stops.finish()
-        self._pending.finish_reason = output.finish_reason
-        if self._options.scores_only and output.finish_reason == "stop":
-            self._pending.finish_reason = "length"
-        elif output.stop_token_id in self._options.stop_token_ids:
-            self._pending.stop_reason = output.stop_token_id
+            delta.finish_reason, delta.stop_reason = "stop", self._stops.matched
+        else:
+            delta.finish_reason = output.finish_reason
+            if self._options.scores_only and output.finish_reason == "stop":
+                delta.finish_reason = "length"
+            elif output.stop_token_id in self._options.stop_token_ids:
+                delta.stop_reason = output.stop_token_id
+        if delta.finish_reason == "stop" and self._parser is not None and self._parser.called:
+            assert self._options.format is not None
+            delta.finish_reason = self._options.format.finish_reason

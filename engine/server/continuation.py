@@ -118,7 +118,8 @@ def continued(job: Job, resumed: Resumed, vocab_size: int) -> Job:
             num_prompt_logprobs=None if outputs else request.sampling.num_prompt_logprobs,
         )
         requests.append(msgspec.structs.replace(request, sampling=sampling, output_token_ids=outputs))
-    return replace(job, requests=requests, created=start.created, resumed=resumed)
+    options = replace(job.options, answer_id=start.id)
+    return replace(job, requests=requests, options=options, created=start.created, resumed=resumed)
 
 
 def last_block(events: bytes) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from engine.server import fields, structured
 from engine.server.fields import Field, Unsupported, flag, integer, number, obj, text, token_ids
 from engine.server.messages import read_messages
+from engine.server.tools import read_tool_choice, read_tools
 
 MAX_SEQUENCES = 256
 """Prompts × n of one request."""
@@ -58,6 +59,9 @@ CHAT_FIELDS: Mapping[str, Field] = {
     "continue_final_message": Field(flag, False),
     "chat_template_kwargs": Field(obj, {}),
     "add_special_tokens": Field(flag, False),
+    "tools": Field(read_tools, ()),
+    "tool_choice": Field(read_tool_choice),
+    "parallel_tool_calls": Field(flag, True),
 }
 
 COMPLETION_FIELDS: Mapping[str, Field] = {
@@ -84,8 +88,8 @@ _UNSUPPORTED: Mapping[str, Unsupported] = {
 
 UNSUPPORTED_IN_CHAT: Mapping[str, Unsupported] = {
     **_UNSUPPORTED,
-    "functions": Unsupported("use another model server for function calls.", ([],)),
-    "function_call": Unsupported("use another model server for function calls.", ("none",)),
+    "functions": Unsupported("use 'tools'.", ([],)),
+    "function_call": Unsupported("use 'tool_choice'.", ("none", "auto")),
     "audio": Unsupported("this is a text model."),
     "modalities": Unsupported("only ['text'] is served.", (["text"],)),
     "web_search_options": Unsupported("there is no web search."),

@@ -34,6 +34,8 @@ _LOG = logging.getLogger(__name__)
 _LOGPROBS_WORK = 32
 """Writing the log-probabilities of a position takes as long as parsing so many characters, or longer."""
 _WORST_FIRST = ("error", "abort", "length", "stop")
+_COUNTED_AS = {"tool_calls": "stop"}
+"""Finish reasons that only the caller makes a difference of."""
 _WRITTEN: Final[Mapping[RecordKind, Point]] = {
     "start": "journal.started",
     "progress": "journal.progressed",
@@ -157,6 +159,8 @@ class Generation:
         self.usage = Usage(job.num_prompt_tokens)
         if job.resumed is not None:
             self.usage.cached_tokens = job.resumed.start.cached_tokens
+        if job.options.format is not None and job.options.format.reasoning is not None:
+            self.usage.reasoning_tokens = 0
         self.error: ApiError | None = None
         self._services = services
         self._job = job
@@ -302,11 +306,14 @@ class Generation:
         self._choices[request.request_id] = choice
         self.replayed += deltas
         self.usage.completion_tokens += choice.num_tokens
+        if self.usage.reasoning_tokens is not None:
+            self.usage.reasoning_tokens += choice.num_reasoning_tokens
         # Of a lone choice something was relayed, or there was no need to go on with it.
         if job.resumed is not None and (deltas or len(job.requests) == 1):
             self.opened.add(index)
         if choice.finished:
-            self._reasons.update(delta.finish_reason for delta in deltas if delta.finish_reason)
+            reasons = [delta.finish_reason for delta in deltas if delta.finish_reason]
+            self._reasons.update(_COUNTED_AS.get(reason, reason) for reason in reasons)
         else:
             self._live.append(request)
 
@@ -322,7 +329,10 @@ class Generation:
     def _take(self, output: TokenOutput) -> Delta | None:
         choice = self._choices[output.request_id]
         before, was_stopped = choice.num_tokens, choice.stopped
+        reasoning_before = choice.num_reasoning_tokens
         delta = choice.take(output)
+        if self.usage.reasoning_tokens is not None:
+            self.usage.reasoning_tokens += choice.num_reasoning_tokens - reasoning_before
         if choice.num_tokens > before:
             self._count_tokens(choice, choice.num_tokens - before)
         elif output.token_ids and self._job.options.scores_only and choice.index % self._job.n == 0:
@@ -367,6 +377,7 @@ class Generation:
                 self.abort()  # the other sequences of this request
             return
         reason = delta.finish_reason if delta is not None and delta.finish_reason else "abort"
+        reason = _COUNTED_AS.get(reason, reason)
         self._reasons.add(reason)
         self._observe_finish(choice, reason)
 

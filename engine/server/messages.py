@@ -28,10 +28,14 @@ class ChatMessage:
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: tuple[dict[str, Any], ...] = ()
+    reasoning: str | None = None
+    """Of an assistant's turn; templates show it while a tool is being used."""
 
     def for_template(self) -> dict[str, Any]:
-        """As templates expect it: absent keys stay absent."""
-        turn: dict[str, Any] = {"role": self.role, "content": self.content}
+        """As templates expect it: absent keys stay absent, but content is always a text."""
+        turn: dict[str, Any] = {"role": self.role, "content": self.content or ""}
+        if self.reasoning is not None:
+            turn["reasoning"] = turn["reasoning_content"] = self.reasoning
         if self.name is not None:
             turn["name"] = self.name
         if self.tool_call_id is not None:
@@ -67,12 +71,21 @@ def _read_message(path: str, value: Any) -> ChatMessage:
         name=_optional(path, message, "name"),
         tool_call_id=_optional(path, message, "tool_call_id"),
         tool_calls=tool_calls,
+        reasoning=_read_reasoning(path, message) if role == "assistant" else None,
     )
 
 
 def _optional(path: str, message: dict[str, Any], key: str) -> str | None:
     value = message.get(key)
     return None if value is None else _read_name(f"{path}.{key}", value)
+
+
+def _read_reasoning(path: str, message: dict[str, Any]) -> str | None:
+    """Under either of its names."""
+    for key in ("reasoning", "reasoning_content"):
+        if message.get(key) is not None:
+            return str(_read_text(f"{path}.{key}", message[key]))
+    return None
 
 
 def _read_content(path: str, value: Any) -> str | None:
@@ -105,13 +118,23 @@ def _read_tool_call(path: str, value: Any) -> dict[str, Any]:
     function = obj(f"{path}.function", call.get("function"))
     name = _read_name(f"{path}.function.name", function.get("name"))
     arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        arguments = _parsed(arguments)
-    return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": arguments}}
+    if not isinstance(arguments, dict | str | None):
+        where = f"{path}.function.arguments"
+        raise invalid(f"Invalid type for '{where}': expected a string, got {kind_of(arguments)}.", where)
+    arguments = _parsed(arguments) if isinstance(arguments, str) else arguments or {}
+    return {
+        "id": _optional(path, call, "id"),
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
 
 
-def _parsed(arguments: str) -> Any:
+def _parsed(arguments: str) -> dict[str, Any] | str:
+    """What a model broke off or misspelt stays as it was."""
+    if not arguments.strip():
+        return {}
     try:
-        return orjson.loads(arguments)
+        parsed = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return arguments
+    return parsed if isinstance(parsed, dict) else arguments

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from engine.server.admission import chat_prompt, check_open, encode, make_job, prompt_limit
+from engine.server.answers import answer_format, check_tools, with_grammar
 from engine.server.app import Route
 from engine.server.caller import Caller
 from engine.server.completion_shape import CompletionShape, Prompt
@@ -39,8 +40,11 @@ async def answer_chat(
 ) -> None:
     request = await services.beside_loop(len(body), partial(parse_chat, body))
     ready = check_open(services, request)
+    check_tools(services, request.tools)
     prompt = await _chat_prompt(services, prompt_limit(ready, caller), request, resumed)
-    job = await make_job(services, ready, request, [prompt], caller, "chatcmpl")
+    format_ = answer_format(services, request, prompt)
+    request = with_grammar(request, format_)
+    job = await make_job(services, ready, request, [prompt], caller, "chatcmpl", format_)
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)
     _name_ignored(exchange, request)
@@ -121,6 +125,7 @@ async def _chat_prompt(
         continue_final_message=request.continue_final_message,
         add_special_tokens=request.add_special_tokens,
         kwargs=request.chat_template_kwargs,
+        tools=() if request.tools is None else request.tools.documents,
     )
 
 

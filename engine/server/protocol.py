@@ -24,6 +24,7 @@ from engine.server.field_tables import (
 from engine.server.fields import flag, obj, read_fields
 from engine.server.json_body import parse_json
 from engine.server.messages import ChatMessage
+from engine.server.tools import ToolUse, tool_use
 
 _STREAM_OPTIONS = ("include_usage", "continuous_usage_stats")
 
@@ -78,6 +79,8 @@ class ChatRequest(GenerationRequest):
     add_generation_prompt: bool
     continue_final_message: bool
     chat_template_kwargs: dict[str, Any]
+    tools: ToolUse | None
+    """None: nothing can be called, and the model is shown no tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,6 @@ RequestT = TypeVar("RequestT", bound=GenerationRequest)
 def parse_chat(raw: bytes) -> ChatRequest:
     body = parse_json(raw)
     fields.refuse_unsupported(body, UNSUPPORTED_IN_CHAT)
-    consumed = _refuse_tools(body)
     values = _read_common(body) | read_fields(body, CHAT_FIELDS)
     longest, top = values.pop("max_completion_tokens"), values.pop("top_logprobs")
     values["max_tokens"] = values["max_tokens"] if longest is None else longest
@@ -103,9 +105,13 @@ def parse_chat(raw: bytes) -> ChatRequest:
             "'continue_final_message' and 'add_generation_prompt' exclude each other.",
             "continue_final_message",
         )
-    known = (*COMMON_FIELDS, *CHAT_FIELDS, *UNSUPPORTED_IN_CHAT, *consumed)
+    tools = tool_use(*map(values.pop, ("tools", "tool_choice", "parallel_tool_calls")))
+    known = (*COMMON_FIELDS, *CHAT_FIELDS, *UNSUPPORTED_IN_CHAT)
     request = ChatRequest(
-        **values, num_logprobs=(top or 0) if wants_logprobs else None, **_common_rest(body, known)
+        **values,
+        num_logprobs=(top or 0) if wants_logprobs else None,
+        tools=tools,
+        **_common_rest(body, known),
     )
     return _checked(request, 1)
 
@@ -165,15 +171,3 @@ def _checked(request: RequestT, num_prompts: int) -> RequestT:
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         raise invalid("'min_tokens' must not exceed 'max_tokens'.", "min_tokens")
     return request
-
-
-def _refuse_tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Tools are accepted as far as they cannot be called. Returns the fields that were looked at."""
-    choice, tools = body.get("tool_choice"), body.get("tools")
-    if isinstance(choice, dict) or choice not in (None, "none", "auto"):
-        raise unsupported("tool_choice", "tool calls are not served; only 'none' is.")
-    if tools and choice != "none":
-        raise unsupported(
-            "tools", "tool calls are not served; send tool_choice 'none' to go on without them."
-        )
-    return ("tools", "tool_choice") if choice == "none" else ("tool_choice",)

@@ -7,13 +7,14 @@ answers and nothing of how they come about.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol
 
 import orjson
 
 from engine.messages import TokenLogprobs
-from engine.server.choice import Delta
+from engine.server.choice import CallDelta, Delta
 from engine.text.detokenizer import TokenBytes
 
 DONE = b"data: [DONE]\n\n"
@@ -24,20 +25,25 @@ _LOWEST = -9999.0
 class Usage:
     """Token counts of one HTTP request, as the caller sees them."""
 
-    __slots__ = ("cached_tokens", "completion_tokens", "prompt_tokens")
+    __slots__ = ("cached_tokens", "completion_tokens", "prompt_tokens", "reasoning_tokens")
 
     def __init__(self, prompt_tokens: int) -> None:
         self.prompt_tokens = prompt_tokens
         self.cached_tokens = 0
         self.completion_tokens = 0
+        self.reasoning_tokens: int | None = None
+        """Of the completion's; None: reasoning is not told apart."""
 
     def document(self) -> dict[str, Any]:
-        return {
+        document: dict[str, Any] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
+        if self.reasoning_tokens is not None:
+            document["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
+        return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +158,10 @@ class ChatShape(Base):
 
     def chunk(self, delta: Delta, usage: Usage | None) -> bytes:
         event = b""
-        if delta.text or delta.logprobs:
+        if delta.is_news or delta.logprobs:
             logprobs = orjson.dumps(self._logprobs(delta)) if delta.logprobs else b"null"
-            choice = b'{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":null%b}' % (
-                *(delta.index, orjson.dumps(delta.text), logprobs),
+            choice = b'{"index":%d,"delta":{%b},"logprobs":%b,"finish_reason":null%b}' % (
+                *(delta.index, _news(delta), logprobs),
                 self._token_ids(delta) if delta.finish_reason is None else b"",
             )
             event = self._event(choice, usage)
@@ -172,7 +178,7 @@ class ChatShape(Base):
         for delta in deltas:
             choice: dict[str, Any] = {
                 "index": delta.index,
-                "message": {"role": "assistant", "content": self._echo + delta.text, "refusal": None},
+                "message": _message(delta, self._echo),
                 "logprobs": self._logprobs(delta) if delta.logprobs else None,
                 "finish_reason": delta.finish_reason,
                 "stop_reason": delta.stop_reason,
@@ -204,6 +210,48 @@ class ChatShape(Base):
         return {"token": self._spell(token_id), "logprob": finite(logprob), "bytes": list(raw)}
 
 
+def _news(delta: Delta) -> bytes:
+    """Members of a chunk's delta, without the braces. Nothing else than content costs no list."""
+    if not (delta.reasoning or delta.calls):
+        return b'"content":' + orjson.dumps(delta.text)
+    members = []
+    if delta.reasoning:
+        reasoning = orjson.dumps(delta.reasoning)
+        members.append(b'"reasoning":%b,"reasoning_content":%b' % (reasoning, reasoning))
+    if delta.text:
+        members.append(b'"content":' + orjson.dumps(delta.text))
+    if delta.calls:
+        members.append(b'"tool_calls":' + orjson.dumps([_call_chunk(call) for call in delta.calls]))
+    return b",".join(members)
+
+
+def _call_chunk(call: CallDelta) -> dict[str, Any]:
+    if call.name is None:
+        return {"index": call.index, "function": {"arguments": call.arguments}}
+    return {"index": call.index, **_call(call)}
+
+
+def _call(call: CallDelta) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _message(delta: Delta, echo: str) -> dict[str, Any]:
+    """Content is null where the answer is something else instead."""
+    content = echo + delta.text
+    empty = not content and (delta.calls or delta.reasoning)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None if empty else content,
+        "refusal": None,
+    }
+    if delta.reasoning:
+        message["reasoning"] = message["reasoning_content"] = delta.reasoning
+    if delta.calls:
+        message["tool_calls"] = [_call(call) for call in delta.calls]
+    return message
+
+
 def error_event(body: bytes) -> bytes:
     return b"data: " + body + b"\n\n"
 
@@ -212,6 +260,8 @@ def joined(parts: Sequence[Delta]) -> Delta:
     """All news of one choice as one delta, for an answer that is not streamed."""
     whole = Delta(parts[0].index)
     whole.text = "".join([part.text for part in parts])
+    whole.reasoning = "".join([part.reasoning for part in parts])
+    whole.calls = _joined_calls([call for part in parts for call in part.calls])
     for part in parts:
         whole.token_ids += part.token_ids
         whole.logprobs += part.logprobs
@@ -219,6 +269,15 @@ def joined(parts: Sequence[Delta]) -> Delta:
         if part.finish_reason is not None:
             whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
     return whole
+
+
+def _joined_calls(news: Sequence[CallDelta]) -> list[CallDelta]:
+    calls: list[CallDelta] = []
+    for _, parts in groupby(news, key=lambda call: call.index):
+        first, *others = parts
+        arguments = first.arguments + "".join([part.arguments for part in others])
+        calls.append(replace(first, arguments=arguments))
+    return calls
 
 
 def finite(value: float) -> float:

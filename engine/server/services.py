@@ -90,6 +90,8 @@ class Services:
     request_drain: Callable[[], None]
     """Asks the supervisor to drain the whole engine."""
     started_s: int = 0
+    auto_tool_choice: bool = True
+    """Models may call tools of their own accord."""
     phase: Phase = Phase.SERVING
     in_flight: InFlight = field(default_factory=InFlight)
     text_threads: ThreadPoolExecutor = field(

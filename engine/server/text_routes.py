@@ -28,6 +28,7 @@ _TOKENIZE_FIELDS = {
     "add_generation_prompt": Field(flag, True),
     "continue_final_message": Field(flag, False),
     "chat_template_kwargs": CHAT_FIELDS["chat_template_kwargs"],
+    "tools": CHAT_FIELDS["tools"],
     "return_token_strs": Field(flag, False),
 }
 _DETOKENIZE_FIELDS = {"tokens": Field(token_ids(1 << 22), required=True)}
@@ -48,6 +49,7 @@ async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> No
             continue_final_message=values["continue_final_message"],
             add_special_tokens=bool(values["add_special_tokens"]),
             kwargs=values["chat_template_kwargs"],
+            tools=[function.document for function in values["tools"]],
         )
     elif values["prompt"] is not None:
         prompt, special = values["prompt"], values["add_special_tokens"] is not False

@@ -1,16 +1,23 @@
 """From the text of one answer to what it is: reasoning first, then content and tool calls.
 
 Sits between the stop strings and the server's deltas. Built anew for every answer from a frozen `AnswerFormat`, and
-pure, so that an answer can be replayed. Knows no tokens and no JSON of any API.
+pure, so that an answer can be replayed. Knows no JSON of any API.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.text.events import AnswerEvent, CallEnded, Content, Reasoning
-from engine.text.reasoning import ReasoningSplitter, Start
+from engine.text.reasoning import CLOSE, OPEN, ReasoningSplitter, Start
 from engine.text.tools.parser import CallFormat, ToolParser
+
+
+class TokenIds(Protocol):
+    """The part of a tokenizer that is needed to find tokens by their text."""
+
+    def token_id(self, token: str) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,19 @@ class AnswerFormat:
     """Names of the functions that may be called."""
     max_calls: int | None = None
     """An answer ends with its last allowed call."""
+    finish_reason: str = "tool_calls"
+    """Of an answer that ends by itself after a call."""
+
+
+def shown_token_ids(vocabulary: TokenIds, format_: AnswerFormat | None) -> frozenset[int]:
+    """Tokens that the parsers need to see as text, special or not."""
+    if format_ is None:
+        return frozenset()
+    names = [*(format_.calls.special_tokens if format_.calls is not None else ())]
+    if format_.reasoning is not None:
+        names += [OPEN, CLOSE]
+    ids = map(vocabulary.token_id, names)
+    return frozenset(index for index in ids if index is not None)
 
 
 class AnswerParser:
@@ -42,6 +62,11 @@ class AnswerParser:
     @property
     def is_reasoning(self) -> bool:
         return self._splitter is not None and self._splitter.inside
+
+    @property
+    def called(self) -> bool:
+        """Whether there are calls, and none was cut short."""
+        return self._tools is not None and self._tools.num_calls > 0 and not self._tools.broken
 
     def push(self, text: str) -> list[AnswerEvent]:
         """Not after it is satisfied."""

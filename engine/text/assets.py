@@ -16,7 +16,10 @@ from typing import Any
 
 from engine.gguf import GGUFFile
 from engine.text.chat_template import GEMMA_TEMPLATE, ChatTemplate
+from engine.text.reasoning import choose_parser
 from engine.text.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+from engine.text.tools.formats import choose_format
+from engine.text.tools.parser import CallFormat
 
 _END_OF_TURN = ("<end_of_turn>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>")
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -34,6 +37,10 @@ class TextSources:
     tokenizer: Path | None = None
     chat_template: str | None = None
     generation_config: str = "auto"
+    tool_call_parser: str = "auto"
+    """A name of `FORMATS`; "auto": what the chat template speaks; "none"."""
+    reasoning_parser: str = "auto"
+    """A name of `UNOPENED`, "auto" or "none"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,10 @@ class TextAssets:
     chat_template: ChatTemplate | None
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     """Sampling fields that the checkpoint's generation_config.json sets."""
+    call_format: CallFormat | None = None
+    """How the model calls tools; None: not known."""
+    reasoning_parser: str | None = None
+    """Name of the way in which its reasoning begins; None: reasoning is not told apart."""
 
 
 def load_assets(sources: TextSources, cache_dir: Path, now: Callable[[], datetime]) -> TextAssets:
@@ -57,6 +68,8 @@ def load_assets(sources: TextSources, cache_dir: Path, now: Callable[[], datetim
         tokenizer=tokenizer,
         chat_template=None if template is None else ChatTemplate(template, specials, now),
         sampling_defaults=_sampling_defaults(sources),
+        call_format=choose_format(sources.tool_call_parser, template or ""),
+        reasoning_parser=choose_parser(sources.reasoning_parser, template or ""),
     )
 
 

@@ -40,6 +40,18 @@ GEMMA_TEMPLATE = """\
 """
 """The turns Gemma was trained on, for checkpoints that carry no template (GGUF conversions)."""
 
+_PROBE = (
+    {"role": "user", "content": "a"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"probe": 1}}}
+        ],
+    },
+)
+"""Shows whether a template prints arguments as JSON or expects them to be JSON already."""
+
 RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "raise_exception", "strftime_now"})
 
 
@@ -54,10 +66,13 @@ class ChatTemplate:
         self.source = source
         self._special_tokens = dict(special_tokens)
         self._knows_developer = "developer" in source
+        self.takes_tools = "tools" in source
         try:
             self._template = _environment(now).from_string(source)
         except jinja2.TemplateError as error:
             raise ChatTemplateError(f"the chat template does not compile: {error}") from error
+        self._arguments_as_text = False
+        self._arguments_as_text = self.takes_tools and self._needs_text()
 
     def render(
         self,
@@ -66,13 +81,20 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         kwargs: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
-        """The prompt. With `continue_final_message` it ends with the last message's own text."""
+        """The prompt. With `continue_final_message` it ends with the last message's own text. `tools` are OpenAI's
+        documents of functions."""
         reserved = RESERVED_KWARGS & set(kwargs or {})
         if reserved:
             raise ChatTemplateError(f"chat_template_kwargs must not set {', '.join(sorted(reserved))}")
         turns = [self._turn(message) for message in messages]
-        variables = {**self._special_tokens, "tools": None, "documents": None, **(kwargs or {})}
+        variables = {
+            **self._special_tokens,
+            "tools": list(tools) or None,
+            "documents": None,
+            **(kwargs or {}),
+        }
         try:
             prompt = self._template.render(
                 **variables,
@@ -90,7 +112,23 @@ class ChatTemplate:
     def _turn(self, message: Message) -> dict[str, Any]:
         if message["role"] == "developer" and not self._knows_developer:
             return {**message, "role": "system"}
+        if self._arguments_as_text and message.get("tool_calls"):
+            return {**message, "tool_calls": [_with_text(call) for call in message["tool_calls"]]}
         return dict(message)
+
+    def _needs_text(self) -> bool:
+        """Only an object that the template itself turns into JSON is as good as its text."""
+        try:
+            return '"probe"' not in self.render(_PROBE, add_generation_prompt=False)
+        except ChatTemplateError as error:
+            return "concatenate" in str(error)
+
+
+def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function["arguments"]
+    text = arguments if isinstance(arguments, str) else _to_json(arguments)
+    return {**call, "function": {**function, "arguments": text}}
 
 
 class _GenerationBlock(Extension):

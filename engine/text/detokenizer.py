@@ -8,7 +8,7 @@ token and whatever the chunking. Knows nothing of stops, requests or JSON.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 
@@ -26,9 +26,12 @@ class Detokenizer:
 
     __slots__ = ("_bytes_of", "_decode", "_skipped")
 
-    def __init__(self, vocabulary: TokenBytes, *, skip_special_tokens: bool = True) -> None:
+    def __init__(
+        self, vocabulary: TokenBytes, *, skip_special_tokens: bool = True, shown: Collection[int] = ()
+    ) -> None:
+        """Special tokens that are `shown` are not skipped in any case."""
         self._bytes_of = vocabulary.token_bytes
-        self._skipped = vocabulary.special_ids if skip_special_tokens else frozenset()
+        self._skipped = vocabulary.special_ids.difference(shown) if skip_special_tokens else frozenset()
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def push(self, token_id: int) -> str:

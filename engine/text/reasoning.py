@@ -35,9 +35,11 @@ def start_of(parser: str, prompt_end: str) -> Start:
     return Start.CONTENT if end.endswith(CLOSE) else UNOPENED[parser]
 
 
-def is_spoken_by(template: str) -> bool:
-    """Whether a chat template is one of a model that reasons."""
-    return OPEN in template and CLOSE in template
+def choose_parser(name: str, template: str) -> str | None:
+    """The parser of this name; of "auto", the one for models with this chat template, if they reason."""
+    if name != "auto":
+        return None if name == "none" else name
+    return "qwen3" if OPEN in template and CLOSE in template else None
 
 
 class ReasoningSplitter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
@@ -13,11 +14,15 @@ from engine.config import (
     ConfigError,
     EngineConfig,
     ModelSettings,
+    ReasoningParser,
     SchedulerSettings,
+    ToolCallParser,
     field_groups,
     resolve,
 )
 from engine.models.model_config import ModelConfig, RopeScaling
+from engine.text.reasoning import UNOPENED
+from engine.text.tools.formats import FORMATS
 
 
 def _model(dtype: str = "bfloat16") -> ModelConfig:
@@ -44,6 +49,11 @@ def test_field_names_are_unique_and_few() -> None:
     names = [entry.name for group in GROUPS.values() for entry in dataclasses.fields(group)]
     assert len(names) == len(set(names)) == len(field_groups())
     assert len(names) <= 45
+
+
+def test_parsers_are_named_as_they_are() -> None:
+    assert set(get_args(ToolCallParser)) == {"auto", "none", *FORMATS}
+    assert set(get_args(ReasoningParser)) == {"auto", "none", *UNOPENED}
 
 
 def test_from_flags_sorts_fields_into_groups() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.text.tools.json_calls import HERMES, LLAMA3_JSON, MISTRAL
+from engine.text.tools.json_calls import HERMES, LLAMA3_JSON, MISTRAL, MISTRAL_ARGS
 from engine.text.tools.parser import CallFormat
 from engine.text.tools.pythonic import PYTHONIC
 
@@ -29,8 +29,14 @@ _SPOKEN = (
 """What a template that shows tools to its model says of how to call them; the first that is there counts."""
 
 
-def format_of(template: str) -> CallFormat | None:
-    """The format that a model with this chat template was trained to write; None if that is not known."""
+def choose_format(name: str, template: str) -> CallFormat | None:
+    """The format of this name; of "auto", the one that a model with this chat template was trained to write, or None
+    if that is not known."""
+    found = FORMATS.get(name) if name != "auto" else _spoken_by(template)
+    return MISTRAL_ARGS if found is MISTRAL and "[ARGS]" in template else found
+
+
+def _spoken_by(template: str) -> CallFormat | None:
     if "tools" not in template or any(mark in template for mark in _UNREAD):
         return None
     return next((format_ for mark, format_ in _SPOKEN if mark in template), None)

@@ -7,6 +7,7 @@ letter by letter. Known to `formats`; knows no other text of the answer.
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 
 from engine.text.tools.feed import Malformed, Steps
 from engine.text.tools.json_text import loads, read_key, read_text, read_value
@@ -130,14 +131,19 @@ def _report(reader: CallReader, name: str, arguments: str) -> None:
     reader.end()
 
 
-HERMES = CallFormat("hermes", ("<tool_call>",), "", _read_hermes, ("<tool_call>", "</tool_call>"))
-LLAMA3_JSON = CallFormat("llama3_json", ("<|python_tag|>",), "{", _read_llama3, ("<|python_tag|>",))
+HERMES = CallFormat("hermes", ("<tool_call>",), "", _read_hermes, "hermes", ("<tool_call>", "</tool_call>"))
+LLAMA3_JSON = CallFormat(
+    "llama3_json", ("<|python_tag|>",), "{", _read_llama3, "llama3_json", ("<|python_tag|>",)
+)
 MISTRAL = CallFormat(
     "mistral",
     ("[TOOL_CALLS]",),
     "",
     _read_mistral,
+    "mistral",
     ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
     call_id_chars=9,  # its templates refuse any other length
     call_id_prefix="",
 )
+MISTRAL_ARGS = replace(MISTRAL, style="mistral_args")
+"""The newer spelling, which is read alike."""

@@ -8,6 +8,7 @@ events of a text, put together, do not depend on its chunking. Knows no format.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -29,11 +30,18 @@ class CallFormat:
     """Characters that may begin calls without a marker, as the first of an answer. Not taken. "": none."""
     read: Callable[[CallReader], Steps[None]]
     """Reads calls after a beginning. Raises `Malformed` for anything else."""
+    style: str
+    """How it is written when it must be; see `forced`."""
     special_tokens: tuple[str, ...] = ()
     """Tokens that carry the format, to be shown to the parser though they are special."""
     call_id_chars: int = 24
     """Of an id, behind its prefix if it has one."""
     call_id_prefix: str = "call_"
+
+    def call_id(self, answer: str, index: int) -> str:
+        """Of an answer's call: the same wherever and however often the answer is read."""
+        digest = hashlib.sha256(f"{answer}:{index}".encode()).hexdigest()
+        return self.call_id_prefix + digest[: self.call_id_chars]
 
 
 @dataclass(slots=True)
@@ -48,6 +56,7 @@ class CallReader:
     events: list[ToolEvent] = field(default_factory=list)
     num_calls: int = 0
     is_open: bool = False
+    broken: bool = False
 
     def begin(self, name: str) -> None:
         """From here on characters are the call's; those read before are markup."""
@@ -72,6 +81,7 @@ class CallReader:
         self.events.append(CallEnded(self.num_calls, complete))
         self.num_calls += 1
         self.is_open = False
+        self.broken = self.broken or not complete
 
 
 class ToolParser:
@@ -95,6 +105,11 @@ class ToolParser:
     def num_calls(self) -> int:
         """Those that have ended."""
         return self._reader.num_calls
+
+    @property
+    def broken(self) -> bool:
+        """A call was cut short or malformed."""
+        return self._reader.broken
 
     def push(self, text: str) -> list[ToolEvent]:
         if text:

@@ -15,6 +15,8 @@ from engine.text.tools.feed import Malformed, Steps
 from engine.text.tools.parser import NAME_CHARS_MAX, CallFormat, CallReader
 
 _NAME_CHARS = frozenset(string.ascii_letters + string.digits + "_.")
+_FUNCTION_CHARS = _NAME_CHARS | {"-"}
+"""Names of functions need not be Python's."""
 _NUMBER_CHARS = frozenset(string.digits + "+-.eE_")
 _NUMBER_CHARS_MAX = 512
 _DEPTH_MAX = 32
@@ -52,7 +54,7 @@ def _read(reader: CallReader) -> Steps[None]:
 
 def _call(reader: CallReader) -> Steps[None]:
     feed = reader.feed
-    name = yield from feed.word(_NAME_CHARS, NAME_CHARS_MAX)
+    name = yield from feed.word(_FUNCTION_CHARS, NAME_CHARS_MAX)
     yield from feed.expect("(")
     yield from feed.skip_blanks()
     separator = "{"
@@ -211,4 +213,6 @@ def _emit(reader: CallReader, text: str) -> None:
     reader.argue(text)
 
 
-PYTHONIC = CallFormat("pythonic", (_START, "<|python_tag|>"), "[", _read, (_START, _END, "<|python_tag|>"))
+PYTHONIC = CallFormat(
+    "pythonic", (_START, "<|python_tag|>"), "[", _read, "pythonic", (_START, _END, "<|python_tag|>")
+)

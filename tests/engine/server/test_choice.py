@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.messages import FinishReason, TokenLogprobs, TokenOutput
 from engine.server.choice import Choice, Delta, TextOptions
+from engine.server.responses import joined
+from engine.text.answer import AnswerFormat
+from engine.text.reasoning import Start
+from engine.text.tools.json_calls import HERMES
 
 EOS = 3
 
@@ -154,3 +160,76 @@ def test_nothing_follows_the_end() -> None:
     choice, _ = run([ids("a")])
     with pytest.raises(AssertionError):
         choice.take(TokenOutput(request_id="r-0"))
+
+
+CALL = '<tool_call>{"name": "now", "arguments": {"a": 1}}</tool_call>'
+CALLS = AnswerFormat(reasoning=Start.UNDECIDED, calls=HERMES, functions=frozenset({"now"}))
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_steps_do_not_matter_to_calls(data: st.DataObject) -> None:
+    """Duty engine-9: however many tokens a step brings, the deltas together are the same, ids of calls included."""
+    tokens = ids(
+        data.draw(st.sampled_from(["<think>so</think>", ""]))
+        + data.draw(st.sampled_from([CALL, CALL + CALL]))
+    )
+    tokens = tokens[: data.draw(st.integers(1, len(tokens)))]
+    edges = [0, *sorted(data.draw(st.lists(st.integers(1, len(tokens)), max_size=9))), len(tokens)]
+    pieces = [tokens[a:b] for a, b in zip(edges, edges[1:], strict=False)]  # noqa: RUF007  # one list, twice
+    options: dict[str, object] = {"format": CALLS, "answer_id": "chatcmpl-1", "stops": ("Q", "</tool_callx")}
+    whole, whole_deltas = run([tokens], "stop", **options)
+    parts, part_deltas = run(pieces, "stop", **options)
+    assert joined(part_deltas) == joined(whole_deltas)
+    assert parts.num_reasoning_tokens == whole.num_reasoning_tokens
+    assert sum(len(delta.token_ids) for delta in part_deltas) == len(tokens)
+
+
+def test_ids_of_calls_come_from_the_answer() -> None:
+    options: dict[str, object] = {"format": CALLS, "answer_id": "chatcmpl-1"}
+    first, second = joined(run([ids(CALL + CALL)], "stop", **options)[1]).calls
+    again, _ = joined(run([ids(CALL + CALL)], "stop", **options)[1]).calls
+    other, _ = joined(run([ids(CALL + CALL)], "stop", **{**options, "answer_id": "chatcmpl-2"})[1]).calls
+    assert first == again
+    assert len({first.id, second.id, other.id}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "reason"),
+    [
+        (CALL, "stop", "tool_calls"),
+        (CALL, "length", "length"),
+        (CALL, "abort", "abort"),
+        (CALL[:-14], "stop", "stop"),
+        ("Hello", "stop", "stop"),
+    ],
+)
+def test_finish_reason_of_calls(text: str, finish: FinishReason, reason: str) -> None:
+    _, deltas = run([ids(text)], finish, format=CALLS)
+    assert deltas[-1].finish_reason == reason
+    named = dataclasses.replace(CALLS, finish_reason="stop")
+    _, deltas = run([ids(text)], finish, format=named)
+    assert deltas[-1].finish_reason == finish
+
+
+def test_the_last_allowed_call_stops_the_answer() -> None:
+    one = dataclasses.replace(CALLS, max_calls=1)
+    choice = Choice("r", 0, Letters(), TextOptions(format=one))
+    choice.take(TokenOutput(request_id="r", token_ids=ids(CALL + CALL)))
+    assert choice.stopped
+    assert choice.num_overrun == len(CALL) + len("}</tool_call>")
+    delta = choice.take(TokenOutput(request_id="r", token_ids=ids("x"), finish_reason="abort"))
+    assert delta is not None
+    assert (delta.finish_reason, delta.stop_reason, delta.text) == ("tool_calls", None, "")
+
+
+def test_reasoning_tokens_are_counted_up_to_the_closing_tag() -> None:
+    choice, deltas = run([ids("<think>so</think>x")], "stop", format=CALLS)
+    assert (joined(deltas).reasoning, joined(deltas).text) == ("so", "x")
+    # Letters stand for tokens here: the opening tag counts from where it is known to be one.
+    assert choice.num_reasoning_tokens == len(">so</think>")
+
+
+def test_markers_are_shown_though_special() -> None:
+    _, deltas = run([[1, 2]], "stop", format=CALLS, shown_token_ids=frozenset({2}))
+    assert joined(deltas).text == "<2>"

@@ -54,6 +54,9 @@ GOOD: dict[str, list[Any]] = {
     "continue_final_message": [True],
     "chat_template_kwargs": [{"enable_thinking": False}],
     "messages": [USER],
+    "tools": [[], [{"type": "function", "function": {"name": "f"}}]],
+    "tool_choice": ["none", "auto"],
+    "parallel_tool_calls": [False],
     "add_special_tokens": [False],
 }
 
@@ -118,17 +121,14 @@ def test_structured_output() -> None:
 
 def test_tools() -> None:
     tool = [{"type": "function", "function": {"name": "f"}}]
-    assert chat(tools=tool, tool_choice="none").ignored == ()
-    assert chat(tool_choice="auto").messages
-    for values, param in (
-        ({"tools": tool}, "tools"),
-        ({"tools": tool, "tool_choice": "auto"}, "tools"),
-        ({"tools": tool, "tool_choice": "required"}, "tool_choice"),
-        ({"tools": tool, "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
-    ):
-        with pytest.raises(ApiError) as caught:
-            chat(**values)
-        assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+    named = {"type": "function", "function": {"name": "f"}}
+    assert chat(tools=tool, tool_choice="none").tools is None
+    assert chat(tool_choice="auto").tools is None
+    for choice, mode in ((None, "auto"), ("auto", "auto"), ("required", "required"), (named, "named")):
+        use = chat(tools=tool, tool_choice=choice).tools
+        assert use is not None
+        assert use.mode == mode
+    assert chat(tools=tool).ignored == ()
 
 
 def test_harmless_fields_are_named() -> None:

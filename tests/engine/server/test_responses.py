@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from engine.messages import TokenLogprobs
-from engine.server.choice import Delta
+from engine.server.choice import CallDelta, Delta
 from engine.server.completion_shape import CompletionShape, Prompt
 from engine.server.responses import ChatShape, Speller, TokenStyle, Usage, error_event, joined
 from tests.engine.server.test_choice import Letters
@@ -147,3 +147,51 @@ def test_joined() -> None:
 
 def test_error_event() -> None:
     assert error_event(b"{}") == b"data: {}\n\n"
+
+
+def test_reasoning_and_calls_are_members_of_the_delta() -> None:
+    delta = Delta(0, "b", reasoning="a", calls=[CallDelta(0, '{"x"', "call_1", "f"), CallDelta(1, ": 1}")])
+    (event,) = parse(chat().chunk(delta, None))
+    assert event["choices"][0]["delta"] == {  # type: ignore[index]  # a parsed event
+        "reasoning": "a",
+        "reasoning_content": "a",
+        "content": "b",
+        "tool_calls": [
+            {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"x"'}},
+            {"index": 1, "function": {"arguments": ": 1}"}},
+        ],
+    }
+    (event,) = parse(chat().chunk(Delta(0, reasoning="a"), None))
+    assert event["choices"][0]["delta"] == {"reasoning": "a", "reasoning_content": "a"}  # type: ignore[index]  # a parsed event
+
+
+def test_messages_of_calls_and_reasoning() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for delta, message in (
+        (Delta(0, calls=[CallDelta(0, "{}", "call_1", "f")]), {"content": None, "tool_calls": [call]}),
+        (Delta(0, reasoning="a"), {"content": None, "reasoning": "a", "reasoning_content": "a"}),
+        (Delta(0, "b", reasoning="a"), {"content": "b", "reasoning": "a", "reasoning_content": "a"}),
+        (Delta(0), {"content": ""}),
+    ):
+        document = orjson.loads(chat().whole([delta], Usage(1)))
+        assert document["choices"][0]["message"] == {"role": "assistant", "refusal": None, **message}
+
+
+def test_joined_calls() -> None:
+    first = CallDelta(0, '{"a"', "call_1", "f")
+    whole = joined(
+        [
+            Delta(0, "x", reasoning="r", calls=[first]),
+            Delta(0, reasoning="s", calls=[CallDelta(0, ": 1}"), CallDelta(1, "", "call_2", "g")]),
+        ]
+    )
+    assert (whole.text, whole.reasoning) == ("x", "rs")
+    assert whole.calls == [CallDelta(0, '{"a": 1}', "call_1", "f"), CallDelta(1, "", "call_2", "g")]
+    assert first.arguments == '{"a"', "news stay as they were"
+
+
+def test_reasoning_tokens_are_part_of_the_usage() -> None:
+    usage = Usage(5)
+    assert "completion_tokens_details" not in usage.document()
+    usage.reasoning_tokens = 3
+    assert usage.document()["completion_tokens_details"] == {"reasoning_tokens": 3}

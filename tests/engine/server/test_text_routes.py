@@ -26,3 +26,10 @@ async def test_tokenize_and_back(server: Server) -> None:
                 assert answer.status == 400
     await server.client().chat.completions.create(model=MODEL, messages=USER, max_tokens=1)
     assert server.core.seen[-1].prompt_token_ids == chat["tokens"]
+
+
+async def test_tokenize_reads_tools(server: Server) -> None:
+    async with server.session(API_KEY) as session:
+        for tools, status in (([{"type": "function", "function": {"name": "f"}}], 200), ([{}], 400)):
+            async with session.post("/tokenize", json={"messages": USER, "tools": tools}) as answer:
+                assert answer.status == status

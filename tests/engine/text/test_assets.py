@@ -115,3 +115,14 @@ def test_broken_config_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text("{", encoding="utf-8")
     with pytest.raises(TokenizerError, match="tokenizer_config"):
         _load(tmp_path, TextSources(tmp_path))
+
+
+def test_parsers_follow_the_template_or_the_operator(tmp_path: Path) -> None:
+    write_llama_tokenizer(tmp_path)
+    template = "{{ tools }}<tool_call>{{ '<think>' }}{{ '</think>' }}"
+    auto = _load(tmp_path, TextSources(tmp_path, chat_template=template))
+    assert (auto.call_format and auto.call_format.name, auto.reasoning_parser) == ("hermes", "qwen3")
+    plain = _load(tmp_path, TextSources(tmp_path))
+    assert (plain.call_format, plain.reasoning_parser) == (None, None)
+    told = _load(tmp_path, TextSources(tmp_path, tool_call_parser="mistral", reasoning_parser="deepseek_r1"))
+    assert (told.call_format and told.call_format.name, told.reasoning_parser) == ("mistral", "deepseek_r1")

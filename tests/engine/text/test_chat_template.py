@@ -100,3 +100,38 @@ def test_hostile_or_broken_templates_fail_one_request(source: str) -> None:
 def test_template_that_does_not_compile() -> None:
     with pytest.raises(ChatTemplateError, match="does not compile"):
         _template("{% if %}")
+
+
+CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"a": "ü"}}}
+CALLING = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+
+
+def test_tools_reach_the_template() -> None:
+    template = _template("{{ tools | tojson if tools else 'none' }}")
+    assert template.takes_tools
+    assert template.render([USER], tools=[{"type": "function"}]) == '[{"type": "function"}]'
+    assert template.render([USER]) == "none"
+    assert not _template("{{ messages }}").takes_tools
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "{{ call.function.arguments | tojson }}",
+        "{{ '' + call.function.arguments }}",
+        "{{ '' ~ call.function.arguments }}",
+        "{{ call.function.arguments if call.function.arguments is string else call.function.arguments | tojson }}",
+    ],
+)
+def test_past_arguments_are_json_however_a_template_prints_them(printed: str) -> None:
+    source = (
+        "{# tools #}{% for m in messages %}{% for call in m.tool_calls or [] %}"
+        + printed
+        + "{% endfor %}{% endfor %}"
+    )
+    assert _template(source).render([USER, CALLING]) == '{"a": "ü"}'
+
+
+def test_a_template_that_refuses_the_probe_is_served() -> None:
+    source = "{# tools #}{% if messages[0].content == 'a' %}{{ raise_exception('no') }}{% endif %}x"
+    assert _template(source).render([USER]) == "x"

@@ -67,3 +67,10 @@ def test_bytes_that_are_no_text(tokenizer: Tokenizer) -> None:
     assert "".join(pieces)
     assert set("".join(pieces)) == {"�"}
     assert pieces[-1] in ("", "�")
+
+
+def test_special_tokens_that_are_shown(tokenizer: Tokenizer) -> None:
+    first, second, *_ = sorted(tokenizer.special_ids)
+    detokenizer = Detokenizer(tokenizer, shown=[second])
+    assert detokenizer.push(first) == ""
+    assert detokenizer.push(second) == tokenizer.token(second)

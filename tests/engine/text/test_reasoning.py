@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.text.reasoning import ReasoningSplitter, Start, is_spoken_by, start_of
+from engine.text.reasoning import ReasoningSplitter, Start, choose_parser, start_of
 
 
 def split(start: Start, pieces: list[str]) -> tuple[str, str]:
@@ -81,6 +81,9 @@ def test_the_prompt_tells_where_an_answer_begins(parser: str, prompt: str, start
     assert start_of(parser, prompt) is start
 
 
-def test_templates_of_reasoning_models() -> None:
-    assert is_spoken_by("{{ '<think>\\n\\n</think>' }}")
-    assert not is_spoken_by("{{ messages }}")
+def test_parser_by_name_or_by_template() -> None:
+    reasons = "{{ '<think>\\n\\n</think>' }}"
+    assert choose_parser("auto", reasons) == "qwen3"
+    assert choose_parser("auto", "{{ messages }}") is None
+    assert choose_parser("deepseek_r1", "") == "deepseek_r1"
+    assert choose_parser("none", reasons) is None

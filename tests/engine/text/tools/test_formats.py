@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.text.chat_template import GEMMA_TEMPLATE
-from engine.text.tools.formats import FORMATS, format_of
+from engine.text.tools.formats import FORMATS, choose_format
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,14 @@ from engine.text.tools.formats import FORMATS, format_of
     ],
 )
 def test_format_of_a_template(excerpt: str, name: str | None) -> None:
-    found = format_of(excerpt)
+    found = choose_format("auto", excerpt)
     assert (found and found.name) == name
 
 
 def test_names_are_the_formats_own() -> None:
     assert all(name == format_.name for name, format_ in FORMATS.items())
+
+
+def test_a_name_wins_over_the_template() -> None:
+    assert choose_format("pythonic", "{{ tools }}<tool_call>") is FORMATS["pythonic"]
+    assert choose_format("none", "{{ tools }}<tool_call>") is None
