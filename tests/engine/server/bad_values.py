@@ -194,6 +194,24 @@ _MESSAGES = [
     Row("messages", [{"role": "user", "content": "x", "name": 1}], "expected a string", "messages[0].name"),
 ]
 
+_F: dict[str, Any] = {"type": "function", "function": {"name": "f"}}
+_NAMED_G = {"type": "function", "function": {"name": "g"}}
+_TOOLS = [
+    Row("tools", {}, "expected an array"),
+    Row("tools", [5], "expected an object", "tools[0]"),
+    Row("tools", [{}], "Missing", "tools[0].type", code="missing_required_parameter"),
+    Row("tools", [{"type": "custom"}], "only tools of type", "tools[0].type", code=UNSUPPORTED),
+    Row("tools", [_F, _F], "two functions 'f'", "tools[1].function.name"),
+    Row("tools", [_F] * 129, "0 to 128 elements"),
+    Row("tool_choice", "maybe", "expected one of none, auto, required"),
+    Row("tool_choice", 5, "expected a string or an object"),
+    Row("tool_choice", {}, "expected function or allowed_tools", "tool_choice.type"),
+    Row("tool_choice", "required", "there are no 'tools'"),
+    Row("tool_choice", _NAMED_G, "no tool is named 'g'", beside={"tools": [_F]}),
+    Row("parallel_tool_calls", 1, "expected a boolean"),
+    Row("parallel_tool_calls", "no", "expected a boolean"),
+]
+
 ROWS: list[Row] = [
     *_ranges(),
     *_types(),
@@ -201,5 +219,5 @@ ROWS: list[Row] = [
     *_TOGETHER,
     Row("model", None, "Missing required parameter", code="missing_required_parameter"),
     *[row._replace(at="completion") for row in _PROMPTS],
-    *[row._replace(at="chat") for row in _MESSAGES],
+    *[row._replace(at="chat") for row in (*_MESSAGES, *_TOOLS)],
 ]
