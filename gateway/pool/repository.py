@@ -54,6 +54,10 @@ class ReplicaCondition:
     """In a row, without having been stable between them."""
     last_error: str | None
     ready_at: datetime | None
+    gpus: tuple[int, ...]
+    generation: int
+    """Of the pool's specification, with which it was started."""
+    created_at: datetime
 
 
 class PoolRepository:
@@ -96,17 +100,52 @@ class PoolRepository:
     async def pools(self, session: ReadSession) -> list[PoolView]:
         """Raises pydantic's ValidationError for a specification that this version cannot read."""
         rows = await session.scalars(select(Pool).order_by(Pool.id))
-        return [
-            PoolView(
-                id=PoolId(row.id),
-                name=row.name,
-                spec=EngineSpec.model_validate(row.spec),
-                generation=row.generation,
-                wanted=row.desired_state == "running",
-                traffic=TrafficPolicy.model_validate({name: getattr(row, name) for name in _TRAFFIC}),
+        return [_pool(row) for row in rows]
+
+    async def pool_page(
+        self, session: ReadSession, after: str | None, limit: int
+    ) -> list[tuple[PoolView, tuple[str, ...]]]:
+        """Newest first, each with the tenants that it is reserved to; without those that are deleted."""
+        query = select(Pool).where(Pool.deleted_at.is_(None)).order_by(Pool.id.desc()).limit(limit)
+        if after is not None:
+            query = query.where(Pool.id < after)
+        return [(_pool(row), tuple(row.reserved_tenants)) for row in await session.scalars(query)]
+
+    async def pool(
+        self, session: ReadSession | WriteSession, pool_id: PoolId, *, lock: bool = False
+    ) -> tuple[PoolView, tuple[str, ...]] | None:
+        """With the tenants that it is reserved to. Locked: until the transaction ends, against routes too."""
+        query = select(Pool).where(Pool.id == pool_id, Pool.deleted_at.is_(None))
+        row = await session.scalar(query.with_for_update() if lock else query)
+        return (_pool(row), tuple(row.reserved_tenants)) if row is not None else None
+
+    async def set_pool(self, session: WriteSession, pool: PoolView, reserved_tenants: Sequence[str]) -> None:
+        """As `pool` says; raises IntegrityError for a name that is taken."""
+        await session.execute(
+            update(Pool)
+            .where(Pool.id == pool.id)
+            .values(
+                name=pool.name,
+                spec=pool.spec.model_dump(mode="json", exclude_defaults=True),
+                generation=pool.generation,
+                desired_state="running" if pool.wanted else "stopped",
+                reserved_tenants=sorted(set(reserved_tenants)),
+                updated_at=func.now(),
+                **pool.traffic.model_dump(),
             )
-            for row in rows
-        ]
+        )
+
+    async def has_name(self, session: WriteSession, name: str) -> bool:
+        return await session.scalar(select(Pool.id).where(Pool.name == name)) is not None
+
+    async def delete_pool(self, session: WriteSession, pool_id: PoolId) -> None:
+        """Its replicas drain, and its name is free."""
+        name = Pool.name + f" (deleted {pool_id})"
+        await session.execute(
+            update(Pool)
+            .where(Pool.id == pool_id)
+            .values(name=name, desired_state="stopped", deleted_at=func.now(), updated_at=func.now())
+        )
 
     async def insert_pool(
         self,
@@ -132,26 +171,6 @@ class PoolRepository:
         )
         return written.first() is not None
 
-    async def set_desired_state(self, session: WriteSession, pool_id: PoolId, state: str) -> bool:
-        """`running` or `stopped`; False if there is no such pool."""
-        changed = await session.execute(
-            update(Pool)
-            .where(Pool.id == pool_id)
-            .values(desired_state=state, updated_at=func.now())
-            .returning(Pool.id)
-        )
-        return changed.first() is not None
-
-    async def set_traffic(self, session: WriteSession, pool_id: PoolId, traffic: TrafficPolicy) -> bool:
-        """False if there is no such pool. Gateways follow within a second; no replica is replaced."""
-        changed = await session.execute(
-            update(Pool)
-            .where(Pool.id == pool_id)
-            .values(**traffic.model_dump(), updated_at=func.now())
-            .returning(Pool.id)
-        )
-        return changed.first() is not None
-
     async def replicas(self, session: ReadSession, node: str) -> list[ReplicaView]:
         """The node's replicas that are not stopped for good, oldest first."""
         rows = await session.scalars(
@@ -164,19 +183,22 @@ class PoolRepository:
         rows = await session.scalars(
             select(Replica).where(Replica.pool_id.in_(pool_ids), Replica.state != _GONE).order_by(Replica.id)
         )
-        return [
-            ReplicaCondition(
-                pool_id=PoolId(row.pool_id),
-                id=ReplicaId(row.id),
-                node=row.node,
-                url=row.url,
-                state=row.state,
-                restarts=row.restarts,
-                last_error=row.last_error,
-                ready_at=row.ready_at,
-            )
-            for row in rows
-        ]
+        return [_condition(row) for row in rows]
+
+    async def replica_page(
+        self, session: ReadSession, pool_id: str | None, after: str | None, limit: int
+    ) -> list[ReplicaCondition]:
+        """Newest first, those that are stopped for good too."""
+        query = select(Replica).order_by(Replica.id.desc()).limit(limit)
+        if pool_id is not None:
+            query = query.where(Replica.pool_id == pool_id)
+        if after is not None:
+            query = query.where(Replica.id < after)
+        return [_condition(row) for row in await session.scalars(query)]
+
+    async def replica(self, session: ReadSession, replica_id: str) -> ReplicaCondition | None:
+        row = await session.get(Replica, replica_id)
+        return _condition(row) if row is not None else None
 
     async def create(self, session: WriteSession, lease: Lease, fresh_id: ReplicaId, pool: PoolView) -> None:
         """One more replica: the last stopped one again, with its address and journal, else a new row."""
@@ -267,6 +289,33 @@ class PoolRepository:
         await session.execute(
             update(Replica).where(Replica.id == replica_id).values(updated_at=func.now(), **values)
         )
+
+
+def _pool(row: Pool) -> PoolView:
+    return PoolView(
+        id=PoolId(row.id),
+        name=row.name,
+        spec=EngineSpec.model_validate(row.spec),
+        generation=row.generation,
+        wanted=row.desired_state == "running",
+        traffic=TrafficPolicy.model_validate({name: getattr(row, name) for name in _TRAFFIC}),
+    )
+
+
+def _condition(row: Replica) -> ReplicaCondition:
+    return ReplicaCondition(
+        pool_id=PoolId(row.pool_id),
+        id=ReplicaId(row.id),
+        node=row.node,
+        url=row.url,
+        state=row.state,
+        restarts=row.restarts,
+        last_error=row.last_error,
+        ready_at=row.ready_at,
+        gpus=tuple(row.gpus),
+        generation=row.pool_generation,
+        created_at=row.created_at,
+    )
 
 
 def _view(row: Replica) -> ReplicaView:

@@ -116,12 +116,32 @@ class RoutingRepository:
         row = await session.scalar(select(Route).where(Route.id == route_id).with_for_update())
         return _route(row) if row is not None else None
 
-    async def set_published(self, session: WriteSession, route_id: RouteId, published: bool) -> None:
-        changed = {"published": published, "updated_at": func.now()}
-        await session.execute(update(Route).where(Route.id == route_id).values(**changed))
+    async def route_view(self, session: ReadSession, route_id: RouteId) -> RouteRow | None:
+        row = await session.get(Route, route_id)
+        return _route(row) if row is not None else None
+
+    async def set_route(self, session: WriteSession, route: RouteRow) -> None:
+        """Name and tenant stay."""
+        await session.execute(
+            update(Route)
+            .where(Route.id == route.id)
+            .values(
+                pool_id=route.pool_id,
+                sku=route.sku,
+                default_max_output=route.default_max_output,
+                published=route.published,
+                updated_at=func.now(),
+            )
+        )
 
     async def has_pool(self, session: WriteSession, pool_id: PoolId) -> bool:
-        return bool(await session.scalar(select(exists().where(Pool.id == pool_id))))
+        """Held against deletion until the transaction ends."""
+        query = select(Pool.id).where(Pool.id == pool_id, Pool.deleted_at.is_(None))
+        return await session.scalar(query.with_for_update(read=True, key_share=True)) is not None
+
+    async def leads_to(self, session: WriteSession, pool_id: PoolId) -> bool:
+        """Whether a route does, published or not."""
+        return bool(await session.scalar(select(exists().where(Route.pool_id == pool_id))))
 
     async def has_tenant(self, session: WriteSession, tenant_id: TenantId) -> bool:
         query = select(exists().where(Tenant.id == tenant_id, Tenant.status == "active"))

@@ -43,8 +43,10 @@ class AllowanceRoutes:
     async def put(self, request: Request, project_id: str, body: AllowanceBody) -> Json:
         async with self._p.database.write() as session:
             await self._require(ReadSession(session), project_id)
+            before = await allowance_of(ReadSession(session), TenantId(project_id))
             await put_allowance(session, TenantId(project_id), body.amount_nanousd)
-            resource, details = ("outage_allowance", project_id), body.model_dump()
+            resource = ("outage_allowance", project_id)
+            details = {"before": {"amount_nanousd": before}, "after": body.model_dump()}
             await record(self._p, session, request, "outage_allowance.updated", resource, project_id, details)
         return _allowance(project_id, body.amount_nanousd)
 

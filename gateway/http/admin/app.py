@@ -29,6 +29,7 @@ from gateway.http.admin.access import PREFIX, Caller, guarded_route
 from gateway.http.admin.accounts import AccountRoutes
 from gateway.http.admin.admin_keys import AdminKeyRoutes
 from gateway.http.admin.allowances import AllowanceRoutes
+from gateway.http.admin.audit_logs import AuditLogRoutes
 from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budget_alerts import BudgetAlertRoutes
 from gateway.http.admin.budgets import BudgetRoutes
@@ -86,6 +87,7 @@ RESOURCES = (
     AdminKeyRoutes,
     UserRoutes,
     InviteRoutes,
+    AuditLogRoutes,
     RouteRoutes,
     PriceRoutes,
     PoolRoutes,

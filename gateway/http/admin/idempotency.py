@@ -36,10 +36,12 @@ class IdempotencyRoutes:
     async def put(self, request: Request, project_id: str, body: IdempotencyBody) -> Json:
         async with self._p.database.write() as session:
             tenant_id = TenantId(project_id)
-            if await self._projects.is_idempotent(ReadSession(session), tenant_id) is None:
+            before = await self._projects.is_idempotent(ReadSession(session), tenant_id)
+            if before is None:
                 raise NotFound("No such project.")
             await self._projects.set_idempotent(session, tenant_id, body.enabled)
-            resource, details = ("idempotency", project_id), body.model_dump()
+            resource = ("idempotency", project_id)
+            details = {"before": {"enabled": before}, "after": body.model_dump()}
             await record(self._p, session, request, "idempotency.updated", resource, project_id, details)
         return _answer(project_id, body.enabled)
 

@@ -1,33 +1,52 @@
-"""Pools: the engines that should run. The supervisor makes it so; here their specification is written, and how far it is
-can be read."""
+"""Pools: the engines that should run, and how requests are spread over them. The supervisor makes it so; here it is
+written what it shall be, and how far it is can be read.
+
+A change of the specification replaces the replicas one by one; a change of their number, of the name, of who may use
+the pool or of its traffic policy replaces none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
-from pydantic import Field
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, ValidationError
 
+from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 from gateway.ids import PoolId, TenantId
 from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository, ReplicaCondition
 from gateway.pool.spec import EngineSpec
+from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
 from gateway.routing.repository import RoutingRepository
 
 __all__ = ["PoolRoutes"]
 
+NAME_MAX = 100
+
 
 class PoolBody(Body):
-    name: str = Field(min_length=1, max_length=100)
+    name: str = Field(min_length=1, max_length=NAME_MAX)
     spec: EngineSpec
     reserved_projects: list[str] = Field(default=[], max_length=1000)
+    traffic: TrafficPolicy = DEFAULT_TRAFFIC
 
 
-class PoolStateBody(Body):
-    desired_state: Literal["running", "stopped"]
+class PoolChange(Body):
+    """What is not given stays. `spec` is given whole, `traffic` in part: a time of null is the gateway's setting again.
+    The numbers of replicas can be given by themselves."""
+
+    name: str | None = Field(default=None, min_length=1, max_length=NAME_MAX)
+    desired_state: Literal["running", "stopped"] | None = None
+    spec: EngineSpec | None = None
+    min_replicas: int | None = Field(default=None, ge=0, le=256)
+    max_replicas: int | None = Field(default=None, ge=1, le=256)
+    reserved_projects: list[str] | None = Field(default=None, max_length=1000)
+    traffic: TrafficPolicy | None = None
 
 
 class PoolRoutes:
@@ -37,61 +56,148 @@ class PoolRoutes:
         self._routing = RoutingRepository()
 
     def register(self, router: APIRouter) -> None:
+        one = "/pools/{pool_id}"
         router.add_api_route("/pools", self.create, methods=["POST"])
         router.add_api_route("/pools", self.list, methods=["GET"])
-        router.add_api_route("/pools/{pool_id}", self.retrieve, methods=["GET"])
-        router.add_api_route("/pools/{pool_id}", self.update, methods=["POST"])
+        router.add_api_route(one, self.retrieve, methods=["GET"])
+        router.add_api_route(one, self.update, methods=["POST"])
+        router.add_api_route(one, self.update, methods=["PATCH"])
+        router.add_api_route(one, self.delete, methods=["DELETE"])
+        router.add_api_route("/replicas", self.list_replicas, methods=["GET"])
+        router.add_api_route("/replicas/{replica_id}", self.retrieve_replica, methods=["GET"])
 
     async def create(self, request: Request, body: PoolBody) -> Json:
-        pool_id = PoolId(self._p.ids.new("pool"))
+        pool = PoolView(PoolId(self._p.ids.new("pool")), body.name, body.spec, 1, True, body.traffic)
         async with self._p.database.write() as session:
-            for project in body.reserved_projects:
-                if not await self._routing.has_tenant(session, TenantId(project)):
-                    raise InvalidValue("There is no such project.", "reserved_projects")
+            await self._require_projects(session, body.reserved_projects)
             if not await self._pools.insert_pool(
-                session, pool_id, body.name, body.spec, body.reserved_projects
+                session, pool.id, pool.name, pool.spec, body.reserved_projects, pool.traffic
             ):
                 raise Conflict("There is a pool of that name already.")
-            details = body.model_dump(mode="json")
-            await record(self._p, session, request, "pool.created", ("pool", pool_id), None, details)
-        return await self.retrieve(pool_id)
+            details = {"after": _facts(pool, body.reserved_projects)}
+            await record(self._p, session, request, "pool.created", ("pool", pool.id), None, details)
+        return await self.retrieve(pool.id)
 
     async def list(self, limit: Limit = 20, after: After = None) -> Page:
-        """Newest first. There are few pools, and their supervisors read all of them anyway."""
+        """Newest first."""
         async with self._p.database.read() as session:
-            rows = await self._pools.pools(session)
-            rows = sorted(rows, key=lambda row: row.id, reverse=True)
-            shown = [row for row in rows if after is None or row.id < after][: limit + 1]
-            replicas = await self._pools.conditions(session, [row.id for row in shown])
-        return page_of([_pool(row, replicas) for row in shown], limit)
+            rows = await self._pools.pool_page(session, after, limit + 1)
+            replicas = await self._pools.conditions(session, [pool.id for pool, _ in rows])
+        return page_of([_pool(pool, reserved, replicas) for pool, reserved in rows], limit)
 
     async def retrieve(self, pool_id: str) -> Json:
         async with self._p.database.read() as session:
-            rows = await self._pools.pools(session)
-            replicas = await self._pools.conditions(session, [PoolId(pool_id)])
-        for row in rows:
-            if row.id == pool_id:
-                return _pool(row, replicas)
-        raise NotFound("No such pool.")
-
-    async def update(self, request: Request, pool_id: str, body: PoolStateBody) -> Json:
-        async with self._p.database.write() as session:
-            if not await self._pools.set_desired_state(session, PoolId(pool_id), body.desired_state):
+            found = await self._pools.pool(session, PoolId(pool_id))
+            if found is None:
                 raise NotFound("No such pool.")
-            details = body.model_dump()
-            await record(self._p, session, request, "pool.updated", ("pool", pool_id), None, details)
+            replicas = await self._pools.conditions(session, [PoolId(pool_id)])
+        return _pool(*found, replicas)
+
+    async def update(self, request: Request, pool_id: str, body: PoolChange) -> Json:
+        async with self._p.database.write() as session:
+            found = await self._pools.pool(session, PoolId(pool_id), lock=True)
+            if found is None:
+                raise NotFound("No such pool.")
+            before, reserved = found
+            after = _changed(before, body)
+            wanted = (
+                reserved if body.reserved_projects is None else tuple(sorted(set(body.reserved_projects)))
+            )
+            await self._require_projects(session, [one for one in wanted if one not in reserved])
+            if after.name != before.name and await self._pools.has_name(session, after.name):
+                raise Conflict("There is a pool of that name already.")
+            if (after, wanted) != (before, reserved):
+                await self._pools.set_pool(session, after, wanted)
+                details = {"before": _facts(before, reserved), "after": _facts(after, wanted)}
+                await record(self._p, session, request, "pool.updated", ("pool", pool_id), None, details)
         return await self.retrieve(pool_id)
 
+    async def delete(self, request: Request, pool_id: str) -> Json:
+        """Once no route leads to it. What its replicas have in flight is finished."""
+        async with self._p.database.write() as session:
+            found = await self._pools.pool(session, PoolId(pool_id), lock=True)
+            if found is None:
+                raise NotFound("No such pool.")
+            if await self._routing.leads_to(session, PoolId(pool_id)):
+                raise Conflict("A route leads to the pool: delete it, or lead it elsewhere first.")
+            await self._pools.delete_pool(session, PoolId(pool_id))
+            details = {"before": _facts(*found)}
+            await record(self._p, session, request, "pool.deleted", ("pool", pool_id), None, details)
+        return {"object": "organization.pool.deleted", "id": pool_id, "deleted": True}
 
-def _pool(view: PoolView, replicas: Sequence[ReplicaCondition]) -> Json:
+    async def list_replicas(
+        self,
+        pool_id: Annotated[str | None, Query(max_length=200)] = None,
+        limit: Limit = 20,
+        after: After = None,
+    ) -> Page:
+        """Newest first, those that have stopped for good too."""
+        async with self._p.database.read() as session:
+            rows = await self._pools.replica_page(session, pool_id, after, limit + 1)
+        return page_of([_replica(row) for row in rows], limit)
+
+    async def retrieve_replica(self, replica_id: str) -> Json:
+        async with self._p.database.read() as session:
+            found = await self._pools.replica(session, replica_id)
+        if found is None:
+            raise NotFound("No such replica.")
+        return _replica(found)
+
+    async def _require_projects(self, session: WriteSession, project_ids: Sequence[str]) -> None:
+        for project_id in project_ids:
+            if not await self._routing.has_tenant(session, TenantId(project_id)):
+                raise InvalidValue("There is no such project.", "reserved_projects")
+
+
+def _changed(pool: PoolView, body: PoolChange) -> PoolView:
+    spec = body.spec or pool.spec
+    numbers = body.model_dump(include={"min_replicas", "max_replicas"}, exclude_none=True)
+    if numbers:
+        spec = _spec_of(spec.model_dump() | numbers)
+    # What an engine is started with decides; how many of them there are does not.
+    is_same = _as_started(spec) == _as_started(pool.spec)
+    traffic = pool.traffic
+    if body.traffic is not None:
+        traffic = traffic.model_copy(update=body.traffic.model_dump(exclude_unset=True))
+    return replace(
+        pool,
+        name=body.name or pool.name,
+        spec=spec,
+        generation=pool.generation if is_same else pool.generation + 1,
+        wanted=pool.wanted if body.desired_state is None else body.desired_state == "running",
+        traffic=traffic,
+    )
+
+
+def _spec_of(values: Json) -> EngineSpec:
+    try:
+        return EngineSpec.model_validate(values)
+    except ValidationError as error:
+        raise InvalidValue(error.errors()[0]["msg"], "min_replicas") from None
+
+
+def _as_started(spec: EngineSpec) -> Json:
+    return spec.model_dump(exclude={"min_replicas", "max_replicas"})
+
+
+def _facts(pool: PoolView, reserved: Sequence[str]) -> Json:
+    """What is asked of it; the audit log keeps this."""
+    return {
+        "name": pool.name,
+        "spec": pool.spec.model_dump(mode="json", exclude_defaults=True),
+        "desired_state": "running" if pool.wanted else "stopped",
+        "reserved_projects": [*reserved],
+        "traffic": pool.traffic.model_dump(mode="json"),
+    }
+
+
+def _pool(pool: PoolView, reserved: Sequence[str], replicas: Sequence[ReplicaCondition]) -> Json:
     return {
         "object": "organization.pool",
-        "id": view.id,
-        "name": view.name,
-        "spec": view.spec.model_dump(mode="json", exclude_defaults=True),
-        "generation": view.generation,
-        "desired_state": "running" if view.wanted else "stopped",
-        "replicas": [_replica(replica) for replica in replicas if replica.pool_id == view.id],
+        "id": pool.id,
+        **_facts(pool, reserved),
+        "generation": pool.generation,
+        "replicas": [_replica(replica) for replica in replicas if replica.pool_id == pool.id],
     }
 
 
@@ -99,10 +205,14 @@ def _replica(condition: ReplicaCondition) -> Json:
     return {
         "object": "organization.pool.replica",
         "id": condition.id,
+        "pool_id": condition.pool_id,
         "node": condition.node,
         "url": condition.url,
+        "gpus": [*condition.gpus],
+        "generation": condition.generation,
         "state": condition.state,
         "restarts": condition.restarts,
         "last_error": condition.last_error,
+        "created_at": unix(condition.created_at),
         "ready_at": unix(condition.ready_at),
     }

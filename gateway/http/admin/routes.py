@@ -26,8 +26,13 @@ class RouteBody(Body):
     published: bool = True
 
 
-class PublishBody(Body):
-    published: bool
+class RouteChange(Body):
+    """The served name and whose it is stay what they are: another one is another route."""
+
+    pool_id: str | None = None
+    sku: str | None = Field(default=None, min_length=1, max_length=200)
+    default_max_output: int | None = Field(default=None, ge=1, le=1 << 20)
+    published: bool | None = None
 
 
 class RouteRoutes:
@@ -38,7 +43,9 @@ class RouteRoutes:
     def register(self, router: APIRouter) -> None:
         router.add_api_route("/routes", self.create, methods=["POST"])
         router.add_api_route("/routes", self.list, methods=["GET"])
-        router.add_api_route("/routes/{route_id}", self.publish, methods=["POST"])
+        router.add_api_route("/routes/{route_id}", self.retrieve, methods=["GET"])
+        router.add_api_route("/routes/{route_id}", self.update, methods=["POST"])
+        router.add_api_route("/routes/{route_id}", self.update, methods=["PATCH"])
         router.add_api_route("/routes/{route_id}", self.delete, methods=["DELETE"])
 
     async def create(self, request: Request, body: RouteBody) -> Json:
@@ -63,23 +70,36 @@ class RouteRoutes:
             if not await self._routing.insert_route(session, route):
                 raise Conflict("There is a route of that name already.")
             resource = ("route", route.id)
-            await record(self._p, session, request, "route.created", resource, tenant_id, body.model_dump())
+            await record(
+                self._p, session, request, "route.created", resource, tenant_id, {"after": _facts(route)}
+            )
         return _route(route)
 
-    async def publish(self, request: Request, route_id: str, body: PublishBody) -> Json:
-        """A route that is not published is seen by nobody; it needs no price yet."""
+    async def retrieve(self, route_id: str) -> Json:
+        async with self._p.database.read() as session:
+            route = await self._routing.route_view(session, RouteId(route_id))
+        if route is None:
+            raise NotFound("No such route.")
+        return _route(route)
+
+    async def update(self, request: Request, route_id: str, body: RouteChange) -> Json:
+        """A route that is not published is seen by nobody; it needs no price yet. Requests under way go on."""
         async with self._p.database.write() as session:
-            route = await self._routing.route(session, RouteId(route_id))
-            if route is None:
+            before = await self._routing.route(session, RouteId(route_id))
+            if before is None:
                 raise NotFound("No such route.")
-            if body.published:
+            given = body.model_dump(exclude_none=True)
+            route = replace(before, **given)
+            if "pool_id" in given and not await self._routing.has_pool(session, route.pool_id):
+                raise InvalidValue("There is no such pool.", "pool_id")
+            if route.published and given:
                 await self._require_prices(session, route.sku)
-            if body.published != route.published:
-                await self._routing.set_published(session, route.id, body.published)
-                details = {"before": {"published": route.published}, "after": body.model_dump()}
+            if route != before:
+                await self._routing.set_route(session, route)
+                details = {"before": _facts(before), "after": _facts(route)}
                 resource = ("route", route_id)
                 await record(self._p, session, request, "route.updated", resource, route.tenant_id, details)
-        return _route(replace(route, published=body.published))
+        return _route(route)
 
     async def list(self, limit: Limit = 20, after: After = None) -> Page:
         async with self._p.database.read() as session:
@@ -92,7 +112,9 @@ class RouteRoutes:
             if gone is None:
                 raise NotFound("No such route.")
             resource = ("route", route_id)
-            await record(self._p, session, request, "route.deleted", resource, gone.tenant_id, {})
+            await record(
+                self._p, session, request, "route.deleted", resource, gone.tenant_id, {"before": _facts(gone)}
+            )
         return {"object": "organization.route.deleted", "id": route_id, "deleted": True}
 
     async def _require_prices(self, session: WriteSession, sku: str) -> None:
@@ -104,6 +126,11 @@ class RouteRoutes:
             later = min((starts[name] for name in missing if name in starts), default=None)
             hint = f" Its first price begins at {later.isoformat()}." if later is not None else ""
             raise InvalidValue(f"The sku has no price in force for: {', '.join(missing)}.{hint}", "sku")
+
+
+def _facts(row: RouteRow) -> Json:
+    """What the audit log keeps of it."""
+    return {name: value for name, value in _route(row).items() if name not in ("object", "id", "created_at")}
 
 
 def _route(row: RouteRow) -> Json:

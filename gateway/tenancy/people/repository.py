@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, TenantId, UserId
-from gateway.tenancy.models import AdminApiKey, Invite, OrganizationUser, ProjectMember, Tenant
-from gateway.tenancy.people.types import AdminKey, AdminKeyRow, InviteView, Member, User
+from gateway.tenancy.models import AdminApiKey, ApiKey, Invite, OrganizationUser, ProjectMember, Tenant
+from gateway.tenancy.people.types import AdminKey, AdminKeyRow, InviteView, KeyOwner, Member, User
 from gateway.tenancy.principal import ProjectRole, Role
 
 __all__ = ["PeopleRepository"]
@@ -99,6 +99,43 @@ class PeopleRepository:
 
     async def revoke_admin_key(self, session: WriteSession, key_id: KeyId, at: datetime) -> None:
         await session.execute(update(AdminApiKey).where(AdminApiKey.id == key_id).values(revoked_at=at))
+
+    async def keys_of(self, session: ReadSession, owners: Sequence[str], emails: Sequence[str]) -> set[str]:
+        """The admin keys of users (by id, or by address) and the keys of service accounts (by id)."""
+        administrators = (
+            select(AdminApiKey.id)
+            .join(OrganizationUser, OrganizationUser.id == AdminApiKey.user_id)
+            .where(
+                or_(
+                    OrganizationUser.id.in_(owners),
+                    OrganizationUser.email.in_([email.lower() for email in emails]),
+                )
+            )
+        )
+        accounts = select(ApiKey.id).where(ApiKey.service_account_id.in_(owners))
+        return {*await session.scalars(administrators), *await session.scalars(accounts)}
+
+    async def owners_of(self, session: ReadSession, key_ids: Sequence[str]) -> Mapping[str, KeyOwner]:
+        """Whose each key is, admin keys and others; keys of nobody, and unknown ones, are left out."""
+        administrators = (
+            select(AdminApiKey.id, OrganizationUser.id, OrganizationUser.email)
+            .join(OrganizationUser, OrganizationUser.id == AdminApiKey.user_id)
+            .where(AdminApiKey.id.in_(key_ids))
+        )
+        accounts = select(ApiKey.id, ApiKey.service_account_id).where(
+            ApiKey.id.in_(key_ids), ApiKey.service_account_id.is_not(None)
+        )
+        found = {
+            key_id: KeyOwner("user", user_id, email)
+            for key_id, user_id, email in await session.execute(administrators)
+        }
+        for key_id, account_id in await session.execute(accounts):
+            found[key_id] = KeyOwner("service_account", str(account_id))
+        return found
+
+    async def project_names(self, session: ReadSession, tenant_ids: Sequence[str]) -> Mapping[str, str]:
+        rows = await session.execute(select(Tenant.id, Tenant.name).where(Tenant.id.in_(tenant_ids)))
+        return {row.id: row.name for row in rows}
 
     # Users.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from gateway.ids import KeyId, TenantId, UserId
 from gateway.tenancy.principal import ProjectRole, Role
 
-__all__ = ["AdminKey", "AdminKeyRow", "InviteView", "Member", "User"]
+__all__ = ["AdminKey", "AdminKeyRow", "InviteView", "KeyOwner", "Member", "User"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,13 @@ class Member:
     user: User
     role: ProjectRole
     added_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOwner:
+    kind: Literal["user", "service_account"]
+    id: str
+    email: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

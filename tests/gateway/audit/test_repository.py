@@ -5,7 +5,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.exc import ProgrammingError
 
 from gateway.audit.models import AuditLog
-from gateway.audit.repository import Actor, AuditEntry, AuditRecord, AuditRepository
+from gateway.audit.repository import Actor, AuditEntry, AuditFilter, AuditRecord, AuditRepository
 from gateway.db import Database
 from gateway.ids import IdSource, TenantId
 from tests.fakes.clock import ManualClock
@@ -25,9 +25,14 @@ async def test_pages_walk_the_whole_log_newest_first(database_url: str) -> None:
             await repository.append(session, ACTOR, AuditEntry("a", "k", str(number), tenant, {"n": number}))
     pages: list[AuditRecord] = []
     async with database.read() as session:
-        while page := await repository.page(session, before=pages[-1] if pages else None, limit=7):
+        place = None
+        while page := (await repository.page(session, AuditFilter(older_than=place), limit=7))[:7]:
             pages += page
-        mine = await repository.page(session, tenant_id=TenantId("proj_1"))
+            place = (page[-1].occurred_at, page[-1].id)
+        mine = await repository.page(session, AuditFilter(tenant_ids=["proj_1"]))
+        assert await repository.place(session, pages[3].id) == (pages[3].occurred_at, pages[3].id)
+        newer = AuditFilter(newer_than=(pages[9].occurred_at, pages[9].id))
+        assert await repository.page(session, newer, limit=3) == pages[5:9], "the nearest, and one more"
     await database.close()
     assert [record.entry.resource_id for record in pages] == [str(n) for n in reversed(range(25))]
     assert pages[0].entry.details == {"n": 24}

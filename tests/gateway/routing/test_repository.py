@@ -12,7 +12,9 @@ import pytest
 
 from gateway.db import Database, ReadSession
 from gateway.ids import PoolId, RouteId, TenantId
+from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository
+from gateway.pool.spec import EngineSpec
 from gateway.pool.traffic import TrafficPolicy
 from gateway.routing.repository import COMPONENTS, RoutingRepository
 from gateway.routing.target import PoolTimes, PriceFilter, RouteRow
@@ -88,7 +90,7 @@ async def test_routes(database: Database) -> None:
         assert await repository.tenants(session) == ["t"]
         assert len(await repository.routes(session, None, 1)) == 1
     async with database.write() as session:
-        await repository.set_published(session, RouteId("route_a_None"), False)
+        await repository.set_route(session, replace(route("a"), published=False))
         hidden = await repository.route(session, RouteId("route_a_None"))
         assert hidden is not None
         assert not hidden.published
@@ -100,8 +102,9 @@ async def test_routes(database: Database) -> None:
 
 async def test_a_pools_own_times(database: Database) -> None:
     traffic = TrafficPolicy(strategy="least_conn", first_token_timeout_s=2.5)  # type: ignore[arg-type]  # an alias
+    spec = EngineSpec(model="m", served_names=("m",))
     async with database.write() as session:
-        assert await PoolRepository().set_traffic(session, PoolId("p"), traffic)
+        await PoolRepository().set_pool(session, PoolView(PoolId("p"), "p", spec, 1, True, traffic), ())
     async with database.read() as session:
         pool = (await RoutingRepository().rows(session)).pools[PoolId("p")]
     assert pool.strategy == "least_loaded"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.audit.repository import AuditRepository
+from gateway.audit.repository import AuditFilter, AuditRepository
 from gateway.errors import Conflict, InvalidApiKey, InvalidValue, NotFound
 from gateway.ids import IdSource, KeyId, ServiceAccountId, TenantId
 from gateway.settings import LimitSettings
@@ -16,8 +16,9 @@ from tests.gateway.tenancy.support import ADMIN, World, bearer, world_on
 
 async def actions(world: World, tenant_id: TenantId | None = None) -> list[str]:
     audit = AuditRepository(world.clock, IdSource(world.clock))
+    wanted = AuditFilter(tenant_ids=[tenant_id] if tenant_id is not None else None)
     async with world.database.read() as session:
-        return [record.entry.action for record in await audit.page(session, tenant_id=tenant_id)]
+        return [record.entry.action for record in await audit.page(session, wanted)]
 
 
 async def test_every_change_is_audited_and_no_secret_is(database_url: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.ids import PoolId
+from gateway.pool.repository import PoolRepository
 from tests.fakes.engine import FakeEngine
 from tests.harness import Gateway
 
@@ -44,6 +46,10 @@ async def test_a_pool_shows_how_its_replicas_are(gateway: Gateway) -> None:
     assert failed == {
         "object": "organization.pool.replica",
         "id": "replica_zzz",
+        "pool_id": pool_id,
+        "gpus": [],
+        "generation": 1,
+        "created_at": failed["created_at"],
         "node": "n",
         "url": None,
         "state": "failed",
@@ -53,3 +59,60 @@ async def test_a_pool_shows_how_its_replicas_are(gateway: Gateway) -> None:
     }
     listed = (await gateway.admin("GET", "/pools"))["data"]
     assert {pool["id"]: len(pool["replicas"]) for pool in listed} == {waiting["id"]: 0, pool_id: 2}
+    listed = (await gateway.admin("GET", f"/replicas?pool_id={pool_id}&limit=2"))["data"]
+    rest = (await gateway.admin("GET", f"/replicas?pool_id={pool_id}&after={listed[-1]['id']}"))["data"]
+    assert {one["state"] for one in listed + rest} == {"ready", "failed", "stopped"}, "the stopped one too"
+    assert await gateway.admin("GET", "/replicas/replica_zzz") == failed
+    await gateway.admin("GET", "/replicas/none", status=404)
+
+
+async def test_a_change_replaces_replicas_only_if_it_must(gateway: Gateway) -> None:
+    tenant = await gateway.tenant()
+    path = f"/pools/{(await gateway.admin('POST', '/pools', {'name': 'p', 'spec': SPEC}))['id']}"
+    await gateway.admin("POST", "/pools", {"name": "taken", "spec": SPEC})
+    for change, generation in (
+        ({"name": "renamed"}, 1),
+        ({"min_replicas": 2, "max_replicas": 3}, 1),
+        ({"traffic": {"strategy": "round_robin", "total_timeout_s": 60}}, 1),
+        ({"reserved_projects": [tenant.id]}, 1),
+        ({"desired_state": "stopped"}, 1),
+        ({"spec": SPEC | {"flags": {"max-num-seqs": 4}, "min_replicas": 2, "max_replicas": 3}}, 2),
+        ({"traffic": {"total_timeout_s": None}}, 2),
+        ({}, 2),
+    ):
+        pool = await gateway.admin("PATCH", path, change)
+        assert pool["generation"] == generation, change
+    assert pool["name"] == "renamed"
+    assert (pool["spec"]["min_replicas"], pool["spec"]["max_replicas"]) == (2, 3)
+    assert pool["traffic"]["strategy"] == "round_robin", "what is not given stays"
+    assert pool["traffic"]["total_timeout_s"] is None
+    assert (pool["reserved_projects"], pool["desired_state"]) == ([tenant.id], "stopped")
+    rows = await gateway.sql("SELECT details::text FROM audit_log WHERE action = 'pool.updated'")
+    assert len(rows) == 7, "a change that changes nothing leaves no row"
+    for wrong, param in (
+        ({"min_replicas": 9}, "min_replicas"),
+        ({"traffic": {"strategy": "best"}}, "traffic.strategy"),
+        ({"reserved_projects": ["proj_none"]}, "reserved_projects"),
+        ({"id": "x"}, "id"),
+    ):
+        assert (await error(gateway, "PATCH", path, wrong, 400))["param"] == param
+    await gateway.admin("PATCH", path, {"name": "taken"}, 409)
+    await gateway.admin("PATCH", "/pools/none", {}, 404)
+
+
+async def test_a_pool_goes_once_no_route_leads_to_it(gateway: Gateway, engine: FakeEngine) -> None:
+    pool_id = await gateway.pool(engine)
+    await gateway.route(pool_id)
+    await gateway.admin("DELETE", f"/pools/{pool_id}", status=409)
+    [route] = (await gateway.admin("GET", "/routes"))["data"]
+    await gateway.admin("DELETE", f"/routes/{route['id']}")
+    assert (await gateway.admin("DELETE", f"/pools/{pool_id}"))["deleted"]
+    assert (await gateway.admin("GET", "/pools"))["data"] == []
+    for method in ("GET", "PATCH", "DELETE"):
+        await gateway.admin(method, f"/pools/{pool_id}", {} if method == "PATCH" else None, 404)
+    again = {"served_model": "m", "pool_id": pool_id, "sku": "sku-1"}
+    assert (await error(gateway, "POST", "/routes", again, 400))["param"] == "pool_id"
+    await gateway.pool(engine, name="pool")  # the name is free again
+    async with gateway.app.database.read() as session:
+        wanted = {pool.id: pool.wanted for pool in await PoolRepository().pools(session)}
+    assert wanted[PoolId(pool_id)] is False, "its supervisor lets the replicas go"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import asyncpg
+import orjson
 import pytest
 
 from tests.fakes.engine import FakeEngine
@@ -63,10 +64,39 @@ async def test_a_route_is_published_only_while_its_prices_are_in_force(gateway: 
     await gateway.refresh()
     assert [model.id async for model in models.list()] == []
     rows = await gateway.sql("SELECT details::text FROM audit_log WHERE action = 'route.updated' ORDER BY id")
-    assert [row["details"] for row in rows] == [
-        '{"after": {"published": true}, "before": {"published": false}}',
-        '{"after": {"published": false}, "before": {"published": true}}',
+    changes = [orjson.loads(row["details"]) for row in rows]
+    assert [(one["before"]["published"], one["after"]["published"]) for one in changes] == [
+        (False, True),
+        (True, False),
     ]
+
+
+async def test_a_route_is_led_elsewhere(gateway: Gateway) -> None:
+    first, second = [
+        (await gateway.admin("POST", "/pools", {"name": name, "spec": SPEC}))["id"] for name in ("p", "q")
+    ]
+    for sku in ("s", "t"):
+        await gateway.admin("POST", "/prices", {"sku": sku, **PRICES})
+    made = await gateway.admin("POST", "/routes", {"served_model": "m", "pool_id": first, "sku": "s"})
+    path = f"/routes/{made['id']}"
+    change = {"pool_id": second, "sku": "t", "default_max_output": 7}
+    assert await gateway.admin("PATCH", path, change) == made | change
+    assert await gateway.admin("GET", path) == made | change
+    for wrong, param in (
+        ({"pool_id": "none"}, "pool_id"),
+        ({"sku": "none"}, "sku"),
+        ({"served_model": "x"}, None),
+    ):
+        answer = await error(gateway, "PATCH", path, wrong, 400)
+        assert answer["param"] == (param or "served_model")
+    await gateway.refresh()
+    tenant = await gateway.tenant()
+    assert gateway.target(tenant, "m").pool_id == second
+    assert gateway.target(tenant, "m").default_max_output == 7
+    [row] = await gateway.sql("SELECT details::text FROM audit_log WHERE action = 'route.updated'")
+    details = orjson.loads(row["details"])
+    assert details["before"] | change == details["after"]
+    assert details["before"] != details["after"]
 
 
 async def test_the_database_refuses_a_route_whose_price_is_still_to_come(gateway: Gateway) -> None:
