@@ -23,6 +23,7 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m3"]
 QuantizationSetting = Literal["auto", "fp8"]
 DeviceKind = Literal["auto", "cpu", "cuda"]
+PreemptionMode = Literal["recompute", "swap"]
 GenerationDefaults = Literal["auto", "none"]
 ToolCallParser = Literal["auto", "none", "hermes", "llama3_json", "mistral", "pythonic"]
 ReasoningParser = Literal["auto", "none", "deepseek_r1", "qwen3"]
@@ -88,6 +89,9 @@ class SchedulerSettings:
     """Prompt tokens that may wait."""
     queue_deadline_s: float = 120.0
     """A request that has not started after this long is refused as overload."""
+    preemption_mode: PreemptionMode = "recompute"
+    """What becomes of a request that must give up its pages: it is computed again, or ("swap") its pages wait in host
+    memory (--kv-offload-gib)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,9 @@ class CacheSettings:
     """Bytes of the pool, on either device; None: from the memory that is free."""
     enable_prefix_caching: bool = True
     """Reuse pages of equal beginnings, within one cache salt."""
+    kv_offload_gib: float = 0.0
+    """Host memory for pages that the pool has no room for: a second tier of the prefix cache, and where swapped
+    requests wait. Pinned on a GPU."""
     kv_cache_dtype: KVCacheDtype = "auto"
     """What keys and values are stored as; "auto": as computed; "fp8": half the bytes."""
 
@@ -160,6 +167,8 @@ class EngineConfig:
         if "" in (*self.server.api_key, self.server.internal_key):
             # An unset variable on a command line must not open the server to everybody.
             raise ConfigError("api_key and internal_key must not be empty; leave the flag out to go without")
+        if self.scheduler.preemption_mode == "swap" and not self.cache.kv_offload_gib:
+            raise ConfigError("preemption_mode swap needs host memory: set kv_offload_gib")
         seqs, tokens = self.scheduler.max_num_seqs, self.scheduler.max_num_batched_tokens
         if seqs is not None and tokens is not None and tokens < seqs:
             raise ConfigError(
@@ -218,6 +227,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "gpu_memory_utilization": (0.01, 1.0),
     "num_gpu_blocks_override": (2, 2**31 - 1),
     "kv_cache_memory_bytes": (1, 2**50),
+    "kv_offload_gib": (0, 16_384),
     "num_threads": (1, 1024),
     "port": (0, 65_535),
     "api_server_workers": (1, 64),

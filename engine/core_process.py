@@ -71,6 +71,7 @@ def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
         queue_timeout_s=scheduler.queue_deadline_s,
         closes_late=resolved.device == "cuda",
         enable_prefix_caching=config.cache.enable_prefix_caching,
+        swaps=scheduler.preemption_mode == "swap" and built.layout.num_host_blocks > 0,
         debug_invariants=config.server.debug_invariants,
     )
 

@@ -162,6 +162,9 @@ class LoadStats(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt tokens looked up in the prefix cache so far (each request once)."""
     prefix_hits: int = 0
     num_preemptions: int = 0
+    num_pages_offloaded: int = 0
+    """Copied to host memory so far, and back from it."""
+    num_pages_restored: int = 0
     steps: int = 0
     step_ms: float = 0.0
     """Duration of the last finished step."""

@@ -7,14 +7,16 @@ a hit takes a page out of its middle in O(1). Knows no requests, tokens, groups 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 
 class BlockPool:
     """`num_blocks` pages, numbered from 0. Every method is O(pages named in the call)."""
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, on_reuse: Callable[[int, Hashable], None] | None = None) -> None:
+        """`on_reuse` hears of every named page before its content is forgotten for a new owner."""
         assert num_blocks > 0
+        self._on_reuse = on_reuse
         self.num_blocks = num_blocks
         self.num_free = num_blocks
         self._refs = [0] * num_blocks
@@ -32,7 +34,11 @@ class BlockPool:
         for _ in range(count):
             page = self._next[self.num_blocks]
             self._unlink(page)
-            self.forget(page)
+            name = self._names[page]
+            if name is not None:
+                if self._on_reuse is not None:
+                    self._on_reuse(page, name)
+                self.forget(page)
             self._refs[page] = 1
             pages.append(page)
         return pages

@@ -38,6 +38,8 @@ class CoreConfig:
     closes_late: bool = False
     """Wait with scheduling step N+1 until N is about to end (`closing`): for runners that compute beside the host."""
     enable_prefix_caching: bool = True
+    swaps: bool = False
+    """Preempted requests leave their pages in host memory, where there is room, instead of computing them again."""
     debug_invariants: bool = False
     """Run `check_integrity()` after every step instead of only when idle."""
     heartbeat_s: float = 0.5
@@ -51,6 +53,7 @@ class CoreConfig:
             self.max_num_mixed_tokens is None or 0 < self.max_num_mixed_tokens <= self.max_num_batched_tokens
         )
         assert self.steps_in_flight in (1, 2)
+        assert layout.num_host_blocks or not self.swaps, "there is nowhere to swap to"
         positive = (
             *(layout.block_size, layout.num_blocks, self.max_model_len, self.num_workers),
             *(self.max_num_queued_reqs, self.max_num_queued_tokens, self.queue_timeout_s, self.heartbeat_s),

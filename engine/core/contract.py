@@ -51,6 +51,8 @@ class KVLayout:
     block_size: int
     num_blocks: int
     groups: tuple[KVGroup, ...]
+    num_host_blocks: int = 0
+    """Pages of host memory beside the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,13 @@ class BlockAppend:
     block_ids: tuple[int, ...]
 
 
+class PageMove(msgspec.Struct, frozen=True, gc=False):
+    """One page of the pool and one of host memory, between which its whole content is copied."""
+
+    page: int
+    host_page: int
+
+
 class RowWork(msgspec.Struct, frozen=True, gc=False):
     """Compute `num_tokens` tokens of a row from position `start`; sample the next one if `samples`.
 
@@ -96,6 +105,10 @@ class ScheduleOutput:
     freed_rows: tuple[int, ...] = ()
     new_rows: tuple[RowInit, ...] = ()
     appends: tuple[BlockAppend, ...] = ()
+    offloads: tuple[PageMove, ...] = ()
+    """From the pool to the host, in this order and before anything else of the step touches a page."""
+    restores: tuple[PageMove, ...] = ()
+    """From the host to the pool, after the offloads and before the work."""
 
     @property
     def num_tokens(self) -> int:

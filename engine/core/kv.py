@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from engine.core.blocks import BlockPool
 from engine.core.config import CoreConfig
-from engine.core.contract import BlockAppend
-from engine.core.prefix import PrefixIndex, extend_digests, first_visible_page
+from engine.core.contract import BlockAppend, ScheduleOutput
+from engine.core.host import HostTier
+from engine.core.prefix import ON_HOST, PrefixIndex, extend_digests, first_visible_page
 from engine.core.request import Request
 
 NEVER = 1 << 62
@@ -40,8 +41,10 @@ class KVManager:
         self._steps_in_flight = config.steps_in_flight
         self._max_chunk = config.max_num_batched_tokens
         self.num_groups = len(self._windows)
-        self.pool = BlockPool(config.layout.num_blocks)
-        self._index = PrefixIndex(config.layout, self.pool)
+        self._swaps = config.swaps
+        self.host = HostTier(config.layout.num_host_blocks)
+        self.pool = BlockPool(config.layout.num_blocks, self.host.keep if self.host.num_pages else None)
+        self._index = PrefixIndex(config.layout, self.pool, self.host)
 
     def peak_pages(self, num_tokens: int) -> int:
         """The most pages that a sequence of `num_tokens` positions ever holds."""
@@ -63,7 +66,10 @@ class KVManager:
 
     def match(self, request: Request) -> Hit:
         """The longest cached beginning that leaves at least one token to compute. Nothing for a request that wants
-        log-probabilities of its prompt: a cached page has no logits."""
+        log-probabilities of its prompt: a cached page has no logits. What was kept for a preempted request is all
+        that it had."""
+        if request.kept:
+            return Hit(request.num_kept, self._find_kept(request))
         if not self._caches or request.wants_prompt_logprobs:
             return Hit(0, [[] for _ in self._groups])
         digests = request.page_digests
@@ -78,8 +84,7 @@ class KVManager:
         num_pages = self._num_pages(request.num_tokens)
         for group, table in enumerate(hit.tables):
             held = [page for page in table if page >= 0]
-            behind = len(table) - len(held)
-            wanted += self._peak_of_group(group, num_pages - behind) - len(held)
+            wanted += self._peak_of_group(group, num_pages - table.count(-1)) - len(held)
             wanted += sum(self.pool.num_holders(page) == 0 for page in held)
         return wanted
 
@@ -103,17 +108,20 @@ class KVManager:
             for page in table:
                 if page >= 0:
                     self.pool.share(page)
-            if request.holding is not None:
+        if self.host.num_pages:
+            self._bring_back(request, hit)
+        if request.holding is not None:
+            for table in hit.tables:
                 request.holding.take([page for page in table if page >= 0])
         request.tables = hit.tables
         request.first_held = [
-            self._index.first_needed(group, len(hit.tables[group])) for group in self._groups
+            first_visible_page(hit.num_tokens, window, self._block_size) for window in self._windows
         ]
         request.release_at = self._next_release(request)
         request.num_computed = hit.num_tokens
         request.capacity = hit.num_tokens
         request.num_published = hit.num_tokens // self._block_size
-        request.publish_at = hit.num_tokens + self._block_size
+        request.publish_at = (request.num_published + 1) * self._block_size
 
     # Every step
 
@@ -175,7 +183,97 @@ class KVManager:
                 request.holding.drop(table[first:])
         request.tables, request.first_held, request.capacity = [], [], 0
 
+    # The host's tier
+
+    def swap_out(self, request: Request) -> None:
+        """Before the pages of a preempted request are released: keep what it computed, if the host has room."""
+        num_tokens = request.num_kept
+        if not (self._swaps and num_tokens):
+            return
+        request.num_computed = num_tokens
+        self.publish(request)
+        request.num_computed = 0
+        num_full = num_tokens // self._block_size
+        places = [
+            (group, index)
+            for group, window in enumerate(self._windows)
+            for index in range(
+                first_visible_page(num_tokens, window, self._block_size), self._num_pages(num_tokens)
+            )
+        ]
+        stored = self.host.store(
+            [request.tables[group][index] for group, index in places],
+            [
+                (group, request.page_digests[index]) if self._caches and index < num_full else None
+                for group, index in places
+            ],
+        )
+        if stored is not None:
+            request.kept = [[-1] * self._num_pages(num_tokens) for _ in self._groups]
+            for (group, index), host_page in zip(places, stored, strict=True):
+                request.kept[group][index] = host_page
+
+    def drop_kept(self, request: Request) -> None:
+        """The request does not need what was kept for it any more."""
+        self.host.drop(page for table in request.kept for page in table if page >= 0)
+        request.kept, request.num_kept = [], 0
+
+    def _find_kept(self, request: Request) -> list[list[int]]:
+        """Tables of what was kept; pages that the pool still has need not be brought back."""
+        num_full = request.num_kept // self._block_size
+        tables = []
+        for group, kept in enumerate(request.kept):
+            table = []
+            for index, host_page in enumerate(kept):
+                name = (group, request.page_digests[index]) if self._caches and index < num_full else None
+                found = None if name is None or host_page < 0 else self.pool.find(name)
+                table.append(-1 if host_page < 0 else ON_HOST if found is None else found)
+            tables.append(table)
+        return tables
+
+    def _bring_back(self, request: Request, hit: Hit) -> None:
+        """Give pages to those of the hit that are on the host only; their content comes with the next schedule."""
+        places = [
+            (group, index)
+            for group, table in enumerate(hit.tables)
+            for index, page in enumerate(table)
+            if page == ON_HOST
+        ]
+        sources = []
+        for group, index in places:
+            if request.kept:
+                sources.append(request.kept[group][index])
+            else:
+                found = self.host.find((group, request.page_digests[index]))
+                assert found is not None, "a hit is valid until the pool changes"
+                sources.append(found)
+        self.host.hold(sources)
+        self.drop_kept(request)
+        num_full = hit.num_tokens // self._block_size
+        pages = self.pool.allocate(len(places))
+        for (group, index), source, page in zip(places, sources, pages, strict=True):
+            self.host.restore(source, page)
+            hit.tables[group][index] = page
+            if self._caches and index < num_full:
+                self.pool.publish(page, (group, request.page_digests[index]))
+
     # After a failure
+
+    def spoil_moves(self, schedules: Sequence[ScheduleOutput], waiting: Iterable[Request]) -> set[int]:
+        """The first of these steps failed, so its copies may not have happened, and later ones may have copied
+        what was not there. Returns the pages of the pool whose content is worthless."""
+        bad_hosts: set[int] = set()
+        spoiled: set[int] = set()
+        for number, schedule in enumerate(schedules):
+            bad_hosts |= {move.host_page for move in schedule.offloads if number == 0 or move.page in spoiled}
+            spoiled |= {move.page for move in schedule.restores if number == 0 or move.host_page in bad_hosts}
+        self.host.forget(bad_hosts)
+        for page in spoiled:
+            self.pool.forget(page)
+        for request in waiting:
+            if any(page in bad_hosts for table in request.kept for page in table):
+                self.drop_kept(request)
+        return spoiled
 
     def spoil(self, request: Request, position: int) -> set[int]:
         """Forget the content of the request's pages from `position` on; returns those pages."""
@@ -217,9 +315,12 @@ class KVManager:
         )
         return empty / (self.pool.num_held * self._block_size)
 
-    def check_integrity(self, holders: Sequence[Request]) -> None:
-        """`holders`: every request that holds pages."""
+    def check_integrity(self, holders: Sequence[Request], waiting: Iterable[Request] = ()) -> None:
+        """`holders`: every request that holds pages; `waiting`: those for whom pages of the host may be kept."""
         self.pool.check_integrity(self._count_holders(holders))
+        self.host.check_integrity(
+            page for each in waiting for table in each.kept for page in table if page >= 0
+        )
         for request in holders:
             assert len(request.tables) == len(request.first_held) == self.num_groups
             for table, first in zip(request.tables, request.first_held, strict=True):

@@ -59,6 +59,8 @@ class LoadMeter:
             prefix_queries=scheduler.prefix_queries,
             prefix_hits=scheduler.prefix_hits,
             num_preemptions=scheduler.num_preemptions,
+            num_pages_offloaded=scheduler.kv.host.num_offloaded,
+            num_pages_restored=scheduler.kv.host.num_restored,
             steps=self._num_steps,
             step_ms=self._step_s * 1e3,
             batch_tokens=0 if step is None else step.num_tokens,

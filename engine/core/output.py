@@ -75,7 +75,7 @@ def absorb(
 
 def fail_batch(step: Step, message: str, later: Sequence[Step], scheduler: Scheduler, outbox: Outbox) -> None:
     """The whole step failed: its requests end, the engine goes on."""
-    _spoil(step, {work.row for work in step.schedule.work}, later, scheduler)
+    _spoil(step, {work.row for work in step.schedule.work}, later, scheduler, whole=True)
     for request in step.requests:
         if request.phase is not Phase.FINISHED:
             end(request, "error", scheduler, outbox, message=message)
@@ -147,10 +147,12 @@ def _report_prompt(request: Request, start: int, found: list[TokenLogprobs], out
         outbox.put(request.worker, output if request.has_reported else _first(request, output))
 
 
-def _spoil(step: Step, rows: set[int], later: Sequence[Step], scheduler: Scheduler) -> None:
+def _spoil(
+    step: Step, rows: set[int], later: Sequence[Step], scheduler: Scheduler, *, whole: bool = False
+) -> None:
     pairs = zip(step.schedule.work, step.requests, strict=True)
     failed = [(request, work.start) for work, request in pairs if work.row in rows]
-    scheduler.spoil(failed, [step, *later])
+    scheduler.spoil(failed, [step, *later], whole=whole)
 
 
 def _first(request: Request, output: TokenOutput) -> TokenOutput:

@@ -9,12 +9,15 @@ Used by `kv`; knows no requests and changes no reference counts.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from hashlib import sha256
 
 from engine.core.blocks import BlockPool
 from engine.core.contract import KVLayout
+from engine.core.host import HostTier
 
+ON_HOST = -2
+"""In the tables of a hit: the page is in the host's tier and has to be brought back."""
 _ROOT = bytes(sha256().digest_size)
 """Stands before the first page. Parent and tokens have fixed lengths, so no two inputs read the same."""
 
@@ -34,8 +37,9 @@ def first_visible_page(position: int, window: int | None, block_size: int) -> in
 class PrefixIndex:
     """Searches the pool for the longest usable beginning of a chain of digests."""
 
-    def __init__(self, layout: KVLayout, pool: BlockPool) -> None:
+    def __init__(self, layout: KVLayout, pool: BlockPool, host: HostTier) -> None:
         self._pool = pool
+        self._contains = self._in_either(host) if host.num_pages else pool.contains
         self._block_size = layout.block_size
         self._windows = [group.window for group in layout.groups]
 
@@ -57,18 +61,20 @@ class PrefixIndex:
         return first_visible_page(num_pages * self._block_size, self._windows[group], self._block_size)
 
     def pages(self, digests: Sequence[bytes], num_pages: int) -> list[list[int]]:
-        """Block tables of a hit of that length, -1 where a page is not needed."""
+        """Block tables of a hit of that length: -1 where a page is not needed, ON_HOST where it is there only."""
         tables = []
         for group in range(len(self._windows)):
             first = self.first_needed(group, num_pages)
             found = [self._pool.find((group, digest)) for digest in digests[first:num_pages]]
-            assert None not in found, "pages() is for lengths that longest() returned"
-            tables.append([-1] * first + [page for page in found if page is not None])
+            tables.append([-1] * first + [ON_HOST if page is None else page for page in found])
         return tables
+
+    def _in_either(self, host: HostTier) -> Callable[[Hashable], bool]:
+        return lambda name: self._pool.contains(name) or host.contains(name)
 
     def _leading_run(self, group: int, digests: Sequence[bytes], limit: int) -> int:
         for page in range(limit):
-            if not self._pool.contains((group, digests[page])):
+            if not self._contains((group, digests[page])):
                 return page
         return limit
 
@@ -85,6 +91,6 @@ class PrefixIndex:
         lowest = min((first for _, first in firsts), default=num_pages)
         for page in range(num_pages - 1, lowest - 1, -1):
             for group, first in firsts:
-                if page >= first and not self._pool.contains((group, digests[page])):
+                if page >= first and not self._contains((group, digests[page])):
                     return page
         return None

@@ -15,11 +15,15 @@ Positions = Sequence[tuple[Request, int]]
 
 
 def spoil(
-    failed: Positions, holders: Iterable[Request], kv: KVManager, start_over: Callable[[Request], None]
+    failed: Positions,
+    holders: Iterable[Request],
+    kv: KVManager,
+    start_over: Callable[[Request], None],
+    lost: Iterable[int] = (),
 ) -> None:
     """`holders`: every request that holds pages. Calls `start_over` for those that hold spoiled ones without
-    having failed themselves."""
-    spoiled: set[int] = set()
+    having failed themselves. `lost`: pages whose content did not arrive."""
+    spoiled = set(lost)
     for request, position in failed:
         spoiled |= kv.spoil(request, position)
     untouched = dict.fromkeys(holders)

@@ -81,6 +81,11 @@ class Request:
     publish_at: int = 0
     """Number of tokens, known and computed, that fills the next page to publish."""
 
+    num_kept: int = 0
+    """Tokens computed when it was preempted, if their pages are to be kept for it."""
+    kept: list[list[int]] = field(default_factory=list)
+    """Per KV group, the host pages that hold them, as in `tables`."""
+
     account: Account | None = field(default=None, repr=False)
     holding: Holding | None = field(default=None, repr=False)
     """What its id holds; None where nobody counts."""

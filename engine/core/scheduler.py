@@ -95,9 +95,12 @@ class Scheduler:
         if not plan.work:
             return None
         if self._num_lower:
-            self._floor.scheduled(plan.part_of_lower_class(), is_waiting=self._lower_class_waits(plan))
+            self._floor.scheduled(
+                plan.part_of_lower_class(),
+                is_waiting=yielding.lower_class_waits(self.rows, self.waiting, plan),
+            )
         self.num_steps += 1
-        return Step.from_plan(self.num_steps, plan, self.rows.take_freed())
+        return Step.from_plan(self.num_steps, plan, self.rows.take_freed(), self.kv.host.take_moves())
 
     def finish(self, request: Request) -> None:
         """The request has its terminal output. Its row is free at once, its pages when no launched step
@@ -109,6 +112,7 @@ class Scheduler:
             self._leave_row(request)
         else:
             self.waiting.remove(request)
+            self.kv.drop_kept(request)
         request.phase = Phase.FINISHED
         self.demand.finished(request)
         self.waiting.retire(request)
@@ -124,20 +128,25 @@ class Scheduler:
                     self.kv.release_behind(request, position)
             elif request.num_steps_in_flight == 0:
                 del self._leaving[request]
-                self.kv.release(request)
+                self._release(request)
 
-    def spoil(self, failed: Wants, steps: Sequence[Step]) -> None:
+    def spoil(self, failed: Wants, steps: Sequence[Step], *, whole: bool = False) -> None:
         """What `failed` computed from the given positions on is worthless. Nobody may find it, and who
-        shares it already starts over, without the results of `steps`, the ones from the failed step on."""
+        shares it already starts over, without the results of `steps`, the ones from the failed step on.
+        `whole`: all of the first step failed, also what it was to copy."""
+        lost = set[int]()
+        if whole:
+            waiting = [request for request in self.live.values() if request.phase is Phase.WAITING]
+            lost = self.kv.spoil_moves([step.schedule for step in steps], waiting)
 
         def start_over(request: Request) -> None:
             if request.phase is Phase.RUNNING:
-                self._preempt(request)
-            request.num_tokens = len(request.token_ids)
+                self._preempt(request, keeps=False)
+            request.num_tokens, request.num_kept = len(request.token_ids), 0
             for step in steps:
                 step.ignore(request)
 
-        recovery.spoil(failed, [*self.running(), *self._leaving], self.kv, start_over)
+        recovery.spoil(failed, [*self.running(), *self._leaving], self.kv, start_over, lost)
 
     def check_integrity(self) -> None:
         """Every live request is in a row or in line, every page is accounted for. Raises AssertionError."""
@@ -156,7 +165,7 @@ class Scheduler:
         for request in self._leaving:
             assert request.phase is not Phase.RUNNING
             assert request.num_steps_in_flight > 0
-        self.kv.check_integrity([*running, *self._leaving])
+        self.kv.check_integrity([*running, *self._leaving], waiting)
 
     # Requests that have a row
 
@@ -356,14 +365,20 @@ class Scheduler:
         if request.num_steps_in_flight > 0:
             self._leaving[request] = None
         else:
-            self.kv.release(request)
+            self._release(request)
 
-    def _preempt(self, request: Request) -> None:
-        """Recompute later: its full pages stay in the prefix cache as long as nobody needs them. A token
-        that is in flight still arrives and counts."""
-        self._leave_row(request)
+    def _release(self, request: Request) -> None:
+        """No launched step touches its pages any more."""
+        if request.phase is Phase.WAITING:
+            self.kv.swap_out(request)
+        self.kv.release(request)
+
+    def _preempt(self, request: Request, *, keeps: bool = True) -> None:
+        """Compute it again later, or bring its pages back: its full pages stay in the prefix cache as long as
+        nobody needs them. A token that is in flight still arrives and counts."""
         request.phase = Phase.WAITING
-        request.num_computed = 0
+        request.num_kept, request.num_computed = request.num_computed if keeps else 0, 0
+        self._leave_row(request)
         self.waiting.put_back(request)
         self.num_preemptions += 1
 
@@ -376,16 +391,6 @@ class Scheduler:
                 request.blocked_s = float("-inf")
                 for victim in victims:
                     self._preempt(victim)
-
-    def _lower_class_waits(self, plan: StepPlan) -> bool:
-        """Whether some of it is in line, or has a prompt to read or a row without work in this step."""
-        if self.waiting.num_of_class(1):
-            return True
-        busy = {item[1] for item in plan.work}
-        return any(
-            request.class_rank and (request.row not in busy or request.num_pending > 1)
-            for request in self.running()
-        )
 
     def _count_live(self, request: Request, change: int) -> None:
         self._num_promised += change if request.tpot_s is not None else 0

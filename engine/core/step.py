@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.core.contract import BlockAppend, RowInit, RowWork, ScheduleOutput
+from engine.core.contract import BlockAppend, PageMove, RowInit, RowWork, ScheduleOutput
 from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT
 from engine.core.request import Request
+
+Moves = tuple[tuple[PageMove, ...], tuple[PageMove, ...]]
 
 
 @dataclass(slots=True)
@@ -69,7 +71,8 @@ class Step:
     """Rows whose result is worthless since an earlier step failed under them."""
 
     @classmethod
-    def from_plan(cls, number: int, plan: StepPlan, freed_rows: list[int]) -> Step:
+    def from_plan(cls, number: int, plan: StepPlan, freed_rows: list[int], moves: Moves = ((), ())) -> Step:
+        """`moves`: pages to copy to the host, and from it."""
         plan.work.sort()
         schedule = ScheduleOutput(
             step=number,
@@ -77,6 +80,8 @@ class Step:
             freed_rows=tuple(freed_rows),
             new_rows=tuple(plan.new_rows),
             appends=tuple(plan.appends),
+            offloads=moves[0],
+            restores=moves[1],
         )
         return cls(schedule, [item[3] for item in plan.work], plan.num_tokens)
 

@@ -12,6 +12,7 @@ from engine.core import policy
 from engine.core.kv import KVManager
 from engine.core.request import Request
 from engine.core.rows import Rows
+from engine.core.step import StepPlan
 from engine.core.waiting import WaitingLine
 
 
@@ -40,6 +41,17 @@ def to_upper_class(
         if victims:
             yield request, victims
         num_rows, num_pages = num_rows - 1, num_pages - wanted - kv.num_groups
+
+
+def lower_class_waits(rows: Rows, waiting: WaitingLine, plan: StepPlan) -> bool:
+    """Whether some of the lower class is in line, or has a prompt to read or a row without work in this step."""
+    if waiting.num_of_class(1):
+        return True
+    busy = {item[1] for item in plan.work}
+    return any(
+        request.class_rank and (request.row not in busy or request.num_pending > 1)
+        for request in rows.running()
+    )
 
 
 def to_own_share(running: Sequence[Request], kv: KVManager, leaving: Iterable[Request]) -> list[Request]:

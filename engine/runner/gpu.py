@@ -26,6 +26,7 @@ from engine.core.contract import BatchError, BlockAppend, KVLayout, RowInit, Sch
 from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
 from engine.runner.gpu_sampler import GPUSampler, to_token_logprobs
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
+from engine.runner.offload import HostPages
 from engine.runner.prompt_logprobs import CHUNK_ROWS, PromptFetch, Span, score, spans_of
 from engine.runner.sampler import to_step_result
 from engine.runner.staging import StepSlot
@@ -71,6 +72,7 @@ class GPURunner:
         device = kv_pool.device
         config = model.config
         self._model, self._kv_pool, self._layout = model, kv_pool, layout
+        self._host = HostPages(layout.num_host_blocks, kv_pool)
         self._max_rows, self._max_tokens = max_num_seqs, max_num_batched_tokens
         self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
         self._batch = allocate_batch(max_num_seqs, max_num_batched_tokens, len(layout.groups), device)
@@ -169,6 +171,7 @@ class GPURunner:
         return Flight(schedule.step, rows, slot, self._sampler.errors(rows), wanted, prompt)
 
     def _apply(self, schedule: ScheduleOutput, slot: StepSlot) -> None:
+        self._host.move(schedule, self._kv_pool)
         for row in schedule.freed_rows:
             self._sampler.clear_row(row)
         for init in schedule.new_rows:

@@ -63,7 +63,8 @@ def layout_for(
             f"only {num_blocks} fit: lower max_model_len, or raise kv_cache_memory_bytes, "
             f"gpu_memory_utilization or num_gpu_blocks_override"
         )
-    return KVLayout(block_size=BLOCK_SIZE, num_blocks=num_blocks, groups=groups)
+    num_host_blocks = int(cache.kv_offload_gib * 2**30) // size
+    return KVLayout(BLOCK_SIZE, num_blocks, groups, num_host_blocks)
 
 
 def allocate(layout: KVLayout, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -19,6 +19,7 @@ from engine.layers.batch import CausalLM
 from engine.layers.threads import FEW_TOKENS
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.batch import expand
+from engine.runner.offload import HostPages
 from engine.runner.prompt_logprobs import score, spans_of, to_prompt_logprobs
 from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
 from engine.runner.tables import RowTables
@@ -44,6 +45,7 @@ class TorchRunner:
         device = kv_pool.device
         self._model = model
         self._kv_pool = kv_pool
+        self._host = HostPages(layout.num_host_blocks, kv_pool)
         self._pages = PageShape.of(kv_pool[:, 0])
         self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
         self._sampler = Sampler(max_num_seqs, model.config.vocab_size, model.config.eos_token_ids, device)
@@ -99,6 +101,7 @@ class TorchRunner:
             raise BatchError(f"step {schedule.step}: {type(error).__name__}: {error}") from error
 
     def _apply(self, schedule: ScheduleOutput) -> None:
+        self._host.move(schedule, self._kv_pool)
         for row in schedule.freed_rows:
             self._sampler.clear_row(row)
         for init in schedule.new_rows:

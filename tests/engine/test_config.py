@@ -141,3 +141,10 @@ def test_fp8_is_the_checkpoints_or_asked_for() -> None:
 def test_importing_loads_no_torch() -> None:
     code = "import sys, engine.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_swapping_needs_memory_to_swap_to() -> None:
+    with pytest.raises(ConfigError, match="kv_offload_gib"):
+        EngineConfig.from_flags({"model": "m", "preemption_mode": "swap"})
+    config = EngineConfig.from_flags({"model": "m", "preemption_mode": "swap", "kv_offload_gib": 0.5})
+    assert (config.scheduler.preemption_mode, config.cache.kv_offload_gib) == ("swap", 0.5)

@@ -59,6 +59,9 @@ class Storm:
             stop_token_ids=(2,) if rng.random() < 0.2 else (),
             cache_salt=salt,
             fairness_id=f"id{rng.randrange(6)}",
+            ttft_ms=rng.choice([None, None, 50.0, 500.0]),
+            tpot_ms=rng.choice([None, None, 12.0]),
+            max_kv_fraction=rng.choice([1.0, 1.0, 0.7]),
             fairness_weight=rng.choice([1.0, 1.0, 2.5]),
             request_class=rng.choice(["interactive", "interactive", "batch"]),
             worker=rng.randrange(3),
@@ -126,9 +129,12 @@ def check_answers(storm: Storm, engine: Engine) -> dict[str, int]:
     return endings
 
 
-def settings(steps_in_flight: int, windows: tuple[int | None, ...], num_blocks: int) -> CoreConfig:
+def settings(
+    steps_in_flight: int, windows: tuple[int | None, ...], num_blocks: int, *, num_host_blocks: int = 0
+) -> CoreConfig:
     return config(
-        layout(num_blocks, windows=windows),
+        layout(num_blocks, windows=windows, num_host_blocks=num_host_blocks),
+        swaps=num_host_blocks > 0,
         eos_token_ids=EOS,
         max_num_seqs=10,
         max_num_batched_tokens=48,
@@ -178,6 +184,24 @@ def test_storms_over_every_kind_of_attention(
     engine = run_storm(storm, settings(steps_in_flight, windows, num_blocks))
     endings = check_answers(storm, engine)
     assert endings["stop"] + endings["length"] > 60, endings
+
+
+@pytest.mark.parametrize(
+    ("windows", "num_blocks", "num_host_blocks"),
+    [((None,), 30, 1), ((None,), 30, 60), ((None, 17), 60, 15), ((None, 17), 60, 200)],
+)
+def test_storms_with_a_second_tier(
+    windows: tuple[int | None, ...], num_blocks: int, num_host_blocks: int
+) -> None:
+    print("seed", num_host_blocks)
+    storm = Storm(random.Random(num_host_blocks), 250, rate=0.1)
+    engine = run_storm(storm, settings(2, windows, num_blocks, num_host_blocks=num_host_blocks))
+    endings = check_answers(storm, engine)
+    assert endings["stop"] + endings["length"] > 60, endings
+    assert engine.runner.num_moved > 10
+    host = engine.loop._scheduler.kv.host
+    assert host.num_restored > (0 if num_host_blocks == 1 else 10)
+    assert host.pool.num_held == 0, "nobody needs what was kept"
 
 
 def test_two_steps_in_flight_answer_as_one_and_as_each_request_alone() -> None:

@@ -112,6 +112,8 @@ class FakeRunner:
         self._on_step = on_step
         self._rows: dict[int, _Row] = {}
         self._slots: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        self._host: dict[int, list[tuple[int, int, int, int] | None]] = {}
+        self.num_moved = 0
         self._in_flight: list[_Handle] = []
         self._last_step = 0
 
@@ -124,6 +126,7 @@ class FakeRunner:
         handle = _Handle(StepResult(schedule.step, {}), None, {})
         if self._fails_batch(schedule):
             handle.error = "injected"
+        self._move_pages(schedule, handle)
         self._note_pages(schedule, handle)
         failed = {work.row for work in schedule.work if work.samples and self._row_fails(work)}
         for work in schedule.work:
@@ -168,6 +171,24 @@ class FakeRunner:
         for append in schedule.appends:
             assert -1 not in append.block_ids
             self._rows[append.row].tables[append.group] += append.block_ids
+
+    def _move_pages(self, schedule: ScheduleOutput, handle: _Handle) -> None:
+        """A failed step leaves junk in both places."""
+        size = self.layout.block_size
+        junk = [(0, 0, JUNK, 0)] * size
+        for move in schedule.offloads:
+            content = [self._slots.get((move.page, offset)) for offset in range(size)]
+            self._host[move.host_page] = content if handle.error is None else [*junk]
+            assert 0 <= move.host_page < self.layout.num_host_blocks
+        for move in schedule.restores:
+            for other in self._in_flight:
+                assert move.page not in other.touched, f"page {move.page} is in flight"
+            brought = self._host[move.host_page] if handle.error is None else junk
+            for offset, content in enumerate(brought):
+                self._slots.pop((move.page, offset), None)
+                if content is not None:
+                    self._slots[move.page, offset] = content
+        self.num_moved += len(schedule.offloads) + len(schedule.restores)
 
     def _note_pages(self, schedule: ScheduleOutput, handle: _Handle) -> None:
         """A page that a step in flight touches must not be written by another row meanwhile."""

@@ -24,10 +24,14 @@ STEPS_MAX = 200_000
 
 
 def layout(
-    num_blocks: int = 64, *, block_size: int = 16, windows: tuple[int | None, ...] = (None,)
+    num_blocks: int = 64,
+    *,
+    block_size: int = 16,
+    windows: tuple[int | None, ...] = (None,),
+    num_host_blocks: int = 0,
 ) -> KVLayout:
     groups = tuple(KVGroup((index,), window) for index, window in enumerate(windows))
-    return KVLayout(block_size, num_blocks, groups)
+    return KVLayout(block_size, num_blocks, groups, num_host_blocks)
 
 
 def config(pages: KVLayout | None = None, **changes: object) -> CoreConfig:

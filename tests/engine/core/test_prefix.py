@@ -9,6 +9,7 @@ from hashlib import sha256
 import pytest
 
 from engine.core.blocks import BlockPool
+from engine.core.host import HostTier
 from engine.core.prefix import PrefixIndex, extend_digests, first_visible_page
 from tests.engine.core.harness import layout
 
@@ -74,7 +75,7 @@ def index_with(windows: tuple[int | None, ...], present: list[set[int]], chain: 
     for group, indices in enumerate(present):
         for page, index in zip(pool.allocate(len(indices)), sorted(indices), strict=True):
             pool.publish(page, (group, chain[index]))
-    return PrefixIndex(layout(256, windows=windows), pool)
+    return PrefixIndex(layout(256, windows=windows), pool, HostTier(0))
 
 
 def test_full_attention_needs_every_page() -> None:

@@ -31,12 +31,13 @@ def run_waves(
     model: CausalLM, waves: list[Requests], dtype: torch.dtype = torch.float32, **changes: object
 ) -> Finished:
     """Each wave is submitted when the one before is done. `changes` are fields of CoreConfig, and
-    `num_blocks`, and `batch_invariant` for the runner."""
+    `num_blocks`, `num_host_blocks`, and `batch_invariant` for the runner."""
     batch_invariant = bool(changes.pop("batch_invariant", False))
-    num_blocks = changes.pop("num_blocks", 600)
+    num_blocks, num_host_blocks = changes.pop("num_blocks", 600), changes.pop("num_host_blocks", 0)
     assert isinstance(num_blocks, int)
+    assert isinstance(num_host_blocks, int)
     config = CoreConfig(
-        layout=KVLayout(16, num_blocks, model.kv_groups),
+        layout=KVLayout(16, num_blocks, model.kv_groups, num_host_blocks),
         max_model_len=model.config.max_positions,
         max_num_seqs=16,
         max_num_batched_tokens=512,

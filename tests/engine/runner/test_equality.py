@@ -131,6 +131,44 @@ def test_preempted_equals_not_preempted(tiny: Tiny, seed: int) -> None:
     _assert_equal(tiny.run(requests), crowded, tiny.margin)
 
 
+def test_swapped_equals_not_swapped(tiny: Tiny, seed: int) -> None:
+    """Pages that waited in host memory, also half-full ones, are what they were: all of them, or in fp32 those that
+    the pool does not have any more."""
+    draw, vocab = random.Random(seed), tiny.model.config.vocab_size
+    requests = {
+        f"r{index}": ([draw.randrange(vocab) for _ in range(13)], _sampling(index, vocab, max_tokens=80))
+        for index in range(8)
+    }
+    num_blocks = 16 * len(tiny.model.kv_groups)
+    swapped = tiny.run(
+        requests,
+        num_blocks=num_blocks,
+        num_host_blocks=400,
+        swaps=True,
+        enable_prefix_caching=tiny.dtype is torch.float32,
+    )
+    assert swapped.load.num_preemptions > 0
+    assert swapped.load.num_pages_restored > 0
+    _assert_equal(tiny.run(requests), swapped, tiny.margin)
+
+
+def test_pages_found_in_the_hosts_tier_equal_fresh_ones(tiny: Tiny, seed: int) -> None:
+    first, others = _requests(tiny, seed), _requests(tiny, seed + 1)
+    num_blocks = 40 * len(tiny.model.kv_groups)
+    again = tiny.run(
+        {f"first-{name}": one for name, one in first.items()},
+        {f"other-{name}": one for name, one in others.items()},
+        first,
+        num_blocks=num_blocks,
+        num_host_blocks=1000,
+    )
+    assert again.load.num_pages_restored > 0
+    assert again.cached["r6"] > 0
+    _assert_equal(
+        tiny.run(first), Finished({name: again.rows[name] for name in first}, {}, again.load), tiny.margin
+    )
+
+
 def test_one_step_in_flight_equals_two(tiny: Tiny, seed: int) -> None:
     requests = _requests(tiny, seed)
     _assert_equal(tiny.run(requests), tiny.run(requests, steps_in_flight=1), tiny.margin)

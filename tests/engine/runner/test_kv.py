@@ -72,3 +72,9 @@ def test_allocated_pool_has_the_stated_layout() -> None:
 
 def test_cpu_budget_is_a_share_of_free_memory() -> None:
     assert 0 < kv.cpu_budget() <= 4 * 2**30
+
+
+def test_the_hosts_tier_is_as_many_pages_as_fit() -> None:
+    assert kv.layout_for(_config(), toy_config(), GROUPS, 10**12).num_host_blocks == 0
+    size = (10 * PAGE_BYTES + PAGE_BYTES // 2) / 2**30
+    assert kv.layout_for(_config(kv_offload_gib=size), toy_config(), GROUPS, 10**12).num_host_blocks == 10
