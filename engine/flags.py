@@ -26,6 +26,7 @@ ALIASES = {
     "drain_timeout_s": ("--shutdown-timeout",),
     "api_server_workers": ("--api-workers", "--workers", "--api-server-count"),
     "kv_cache_memory_bytes": ("--kv-cache-memory",),
+    "kv_offload_gib": ("--kv-offloading-size",),
 }
 KEY_VARIABLES = {"api_key": "TOLLWAY_ENGINE_API_KEY", "internal_key": "TOLLWAY_ENGINE_INTERNAL_KEY"}
 """Where keys may stand instead, since command lines are visible to other users of the machine."""

@@ -160,6 +160,7 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _only("--block-size", values=("16",), says="a page holds 16 tokens"),
     _only("--prefix-caching-hash-algo", values=("sha256", "sha256_cbor"), says="pages are found by SHA-256"),
     _only("--cpu-offload-gb", values="0", says="weights stay on the GPU: halve them with --quantization fp8"),
+    _taken("--swap-space", says="for swapping give --kv-offload-gib, and --preemption-mode swap"),
     _refused("--enable-sleep-mode", takes="nothing", says="a pool that is not needed has no replicas"),
     _refused("--kv-transfer-config", "--kv-events-config", says=_NO_TRANSFER),
     _taken("--disable-cascade-attn", takes="nothing", says="shared beginnings need no second kernel"),
