@@ -24,7 +24,6 @@ KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m
 QuantizationSetting = Literal["auto", "fp8"]
 DeviceKind = Literal["auto", "cpu", "cuda"]
 PreemptionMode = Literal["recompute", "swap"]
-GenerationDefaults = Literal["auto", "none"]
 ToolCallParser = Literal["auto", "none", "hermes", "llama3_json", "mistral", "pythonic"]
 ReasoningParser = Literal["auto", "none", "deepseek_r1", "qwen3"]
 
@@ -60,8 +59,9 @@ class ModelSettings:
     """"auto": as the checkpoint stores its weights; "fp8": projections in e4m3, quantised at load if need be."""
     quantize_head: bool = False
     """With fp8 weights, the head too (it chooses among all tokens: measure before use)."""
-    generation_config: GenerationDefaults = "auto"
-    """"auto": default sampling from generation_config.json; "none": OpenAI's defaults."""
+    generation_config: str = "auto"
+    """"auto": default sampling from the model's generation_config.json; "none": OpenAI's defaults; else a directory
+    with such a file."""
     tool_call_parser: ToolCallParser = "auto"
     """How the model writes calls of tools; "auto": as its chat template says; "none": tools are refused."""
     enable_auto_tool_choice: bool = True

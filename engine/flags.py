@@ -13,12 +13,15 @@ import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from engine.config import GROUPS, ConfigError, EngineConfig
+from engine.text.assets import NO_DEFAULTS, template_text
+from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.vllm_flags import add_vllm_flags
 
 ALIASES = {
@@ -68,6 +71,22 @@ def check_files(config: EngineConfig) -> None:
     for flag, place in (("--model", config.model.model), ("--tokenizer", config.model.tokenizer)):
         if place is not None and not Path(place).exists():
             raise ConfigError(f"{flag} must be a file or directory on this machine; {place} does not exist")
+    defaults = config.model.generation_config
+    if defaults not in ("auto", *NO_DEFAULTS) and not (Path(defaults) / "generation_config.json").is_file():
+        raise ConfigError(
+            f"--generation-config must be auto, none or a directory with generation_config.json; got {defaults}"
+        )
+    if config.model.chat_template is not None:
+        _check_template(config.model.chat_template)
+
+
+def _check_template(value: str) -> None:
+    try:
+        ChatTemplate(template_text(value), {}, lambda: datetime.fromtimestamp(0, UTC))
+    except OSError as error:
+        raise ConfigError(f"--chat-template must be a template or a file that holds one: {error}") from error
+    except ChatTemplateError as error:
+        raise ConfigError(f"--chat-template: {error}") from error
 
 
 def unknown_flag(parser: argparse.ArgumentParser, flag: str) -> str:

@@ -45,7 +45,7 @@ class BuiltRunner:
 def build_runner(config: EngineConfig) -> BuiltRunner:
     """Raises `ConfigError` or `ModelConfigError` when settings, checkpoint and machine do not fit together."""
     path = _checkpoint(config.model)
-    model_config = _with_all_end_tokens(read_config(path), path)
+    model_config = _with_all_end_tokens(read_config(path), path, config.model.generation_config)
     resolved = resolve(config, model_config, _device_kind(config.device.device))
     device = torch.device(resolved.device)
     if config.device.num_threads is not None:
@@ -128,10 +128,10 @@ def _memory_for_pages(model: CausalLM, config: ResolvedConfig, device: torch.dev
     return budget
 
 
-def _with_all_end_tokens(model: ModelConfig, path: Path) -> ModelConfig:
+def _with_all_end_tokens(model: ModelConfig, path: Path, generation_config: str) -> ModelConfig:
     """The tokenizer may know end tokens (of a turn) that the configuration leaves out: what ends an answer
     must also be what min_tokens forbids."""
-    every = {*model.eos_token_ids, *eos_token_ids(path)}
+    every = {*model.eos_token_ids, *eos_token_ids(path, generation_config)}
     return dataclasses.replace(model, eos_token_ids=tuple(sorted(every)))
 
 

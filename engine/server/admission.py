@@ -169,7 +169,7 @@ async def make_job(
     salt = _salt(caller, request.cache_salt)
     sequences: list[AddRequest] = []
     for prompt in prompts:
-        max_tokens = _max_tokens(request, len(prompt), ready, caller, field)
+        max_tokens = _max_tokens(services, request, len(prompt), ready, caller, field)
         seed = services.draw_seed() if request.seed is None else request.seed
         sampling = _sampling(services, request, max_tokens, seed, bad_words)
         for child in range(request.n):
@@ -289,11 +289,17 @@ def _check_prompt(prompt: list[int], name: str, ready: CoreReady, caller: Caller
 
 
 def _max_tokens(
-    request: GenerationRequest, num_prompt_tokens: int, ready: CoreReady, caller: Caller, field: str
+    services: Services,
+    request: GenerationRequest,
+    num_prompt_tokens: int,
+    ready: CoreReady,
+    caller: Caller,
+    field: str,
 ) -> int:
     """What the caller asked for, or what fits; never more than the gateway allows."""
     fits = ready.max_model_len - num_prompt_tokens
-    wanted = fits if request.max_tokens is None else request.max_tokens
+    longest = services.text.sampling_defaults.get("max_new_tokens", fits)
+    wanted = min(fits, int(longest)) if request.max_tokens is None else request.max_tokens
     if caller.max_output_tokens is not None:
         wanted = min(wanted, caller.max_output_tokens)
     if wanted > fits:

@@ -24,14 +24,24 @@ from engine.text.tools.parser import CallFormat
 _END_OF_TURN = ("<end_of_turn>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>")
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 _GGUF_SPECIALS = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
-_SAMPLING_KEYS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_SAMPLING_RANGES = {
+    "temperature": (0.0, 2.0),
+    "top_p": (0.0, 1.0),
+    "top_k": (-1, 2**31 - 1),
+    "min_p": (0.0, 1.0),
+    "repetition_penalty": (0.01, 10.0),
+    "max_new_tokens": (1, 2**31 - 1),
+}
+"""What is taken from generation_config.json."""
+NO_DEFAULTS = ("none", "vllm")
+"""Values of `--generation-config` for OpenAI's defaults; the second is `vllm serve`'s."""
 _CONTROL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TextSources:
-    """Where to look. `chat_template` is a file or the template itself; `generation_config` is "auto",
-    "none", or a directory."""
+    """Where to look. `chat_template` is a file or the template itself; `generation_config` is "auto" (the model's
+    directory), one of `NO_DEFAULTS`, or a directory."""
 
     model: Path
     tokenizer: Path | None = None
@@ -48,7 +58,8 @@ class TextAssets:
     tokenizer: Tokenizer
     chat_template: ChatTemplate | None
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
-    """Sampling fields that the checkpoint's generation_config.json sets."""
+    """Sampling fields that generation_config.json sets, and `max_new_tokens`, the longest answer of those who name
+    no length."""
     call_format: CallFormat | None = None
     """How the model calls tools; None: not known."""
     reasoning_parser: str | None = None
@@ -61,7 +72,7 @@ def load_assets(sources: TextSources, cache_dir: Path, now: Callable[[], datetim
     found = _from_gguf(place) if place.suffix == ".gguf" else _from_directory(place)
     specials, template = found
     if sources.chat_template is not None:
-        template = _text_or_file(sources.chat_template)
+        template = template_text(sources.chat_template)
     if template is None and tokenizer.token_id("<start_of_turn>") is not None:
         template = GEMMA_TEMPLATE
     return TextAssets(
@@ -73,10 +84,20 @@ def load_assets(sources: TextSources, cache_dir: Path, now: Callable[[], datetim
     )
 
 
-def eos_token_ids(model: Path) -> tuple[int, ...]:
-    """The tokens that end an answer, ascending: the checkpoint's own list, and Gemma's end of turn."""
+def eos_token_ids(model: Path, generation_config: str = "auto") -> tuple[int, ...]:
+    """The tokens that end an answer, ascending: the checkpoint's own list, those that end a turn, and the list of a
+    generation_config.json elsewhere."""
     ids = _gguf_eos(model) if model.suffix == ".gguf" else _directory_eos(model)
+    if generation_config not in ("auto", *NO_DEFAULTS):
+        ids |= _listed(_read_json(Path(generation_config) / "generation_config.json").get("eos_token_id"))
     return tuple(sorted(ids))
+
+
+def template_text(value: str) -> str:
+    """`--chat-template` takes a path or, recognised by its braces, a template. Raises `OSError`."""
+    if "{" in value:
+        return value
+    return Path(value).read_text(encoding="utf-8")
 
 
 def _gguf_eos(model: Path) -> set[int]:
@@ -99,11 +120,17 @@ def _directory_eos(model: Path) -> set[int]:
         config = _read_json(model / name)
         found = config.get("eos_token_id", config.get("text_config", {}).get("eos_token_id"))
         if found is not None:
-            ids = set(found) if isinstance(found, list) else {found}
+            ids = _listed(found)
             break
-    added = _read_json(model / "tokenizer_config.json").get("added_tokens_decoder", {})
-    ids |= {int(index) for index, token in added.items() if token.get("content") == "<end_of_turn>"}
-    return ids
+    tokenizer = _read_json(model / "tokenizer_config.json")
+    # A chat checkpoint's tokenizer names the token that ends a turn, even where its other files name the base's.
+    ends = {"<end_of_turn>", _content(tokenizer.get("eos_token"))}
+    added = tokenizer.get("added_tokens_decoder", {})
+    return ids | {int(index) for index, token in added.items() if token.get("content") in ends}
+
+
+def _listed(value: Any) -> set[int]:
+    return set(value if isinstance(value, list) else [] if value is None else [value])
 
 
 def _from_gguf(model: Path) -> tuple[dict[str, str], str | None]:
@@ -125,11 +152,16 @@ def _from_directory(place: Path) -> tuple[dict[str, str], str | None]:
     for name in _SPECIAL_NAMES:
         token = config.get(name) or older.get(name)
         if token is not None:
-            specials[name] = token["content"] if isinstance(token, dict) else token
+            specials[name] = _content(token)
     separate = folder / "chat_template.jinja"
     if separate.is_file():
         return specials, separate.read_text(encoding="utf-8")
     return specials, _pick_template(config.get("chat_template"))
+
+
+def _content(token: Any) -> Any:
+    """A special token is written as its text or as an object around it."""
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _pick_template(value: Any) -> str | None:
@@ -141,21 +173,24 @@ def _pick_template(value: Any) -> str | None:
 
 
 def _sampling_defaults(sources: TextSources) -> dict[str, float]:
-    if sources.generation_config == "none":
+    if sources.generation_config in NO_DEFAULTS:
         return {}
     given = sources.generation_config
     folder = sources.model if given == "auto" else Path(given)
     config = _read_json(folder / "generation_config.json") if folder.is_dir() else {}
-    if config.get("do_sample") is False:
-        return {}
-    return {key: config[key] for key in _SAMPLING_KEYS if isinstance(config.get(key), int | float)}
-
-
-def _text_or_file(value: str) -> str:
-    """`--chat-template` takes a path or, recognised by its braces, a template."""
-    if "{" in value:
-        return value
-    return Path(value).read_text(encoding="utf-8")
+    drawn = config.get("do_sample") is not False
+    found = {
+        name: config[name]
+        for name in _SAMPLING_RANGES
+        if config.get(name) is not None and (drawn or name in ("repetition_penalty", "max_new_tokens"))
+    }
+    for name, value in found.items():
+        low, high = _SAMPLING_RANGES[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise TokenizerError(
+                f"{folder / 'generation_config.json'}: {name} must be within {low} and {high}"
+            )
+    return found
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -51,6 +51,8 @@ _PROBE = (
     },
 )
 """Shows whether a template prints arguments as JSON or expects them to be JSON already."""
+_HERE = "\ufdd0"
+"""Stands behind a message that is continued: a character of no text, which no template trims."""
 
 RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "raise_exception", "strftime_now"})
 
@@ -83,12 +85,14 @@ class ChatTemplate:
         kwargs: Mapping[str, Any] | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
-        """The prompt. With `continue_final_message` it ends with the last message's own text. `tools` are OpenAI's
-        documents of functions."""
+        """The prompt. With `continue_final_message` it ends with the last message's own text, to the last space.
+        `tools` are OpenAI's documents of functions."""
         reserved = RESERVED_KWARGS & set(kwargs or {})
         if reserved:
             raise ChatTemplateError(f"chat_template_kwargs must not set {', '.join(sorted(reserved))}")
         turns = [self._turn(message) for message in messages]
+        if continue_final_message:
+            turns[-1]["content"] = _marked(turns[-1]["content"])
         variables = {
             **self._special_tokens,
             "tools": list(tools) or None,
@@ -107,7 +111,7 @@ class ChatTemplate:
             raise ChatTemplateError(f"the chat template cannot render these messages: {error}") from error
         except (ArithmeticError, RecursionError, MemoryError) as error:
             raise ChatTemplateError(f"the chat template fails: {type(error).__name__}") from error
-        return _cut_after(prompt, turns[-1]["content"]) if continue_final_message else prompt
+        return _cut_at_mark(prompt) if continue_final_message else prompt
 
     def _turn(self, message: Message) -> dict[str, Any]:
         if message["role"] == "developer" and not self._knows_developer:
@@ -168,11 +172,15 @@ def _raise(message: str) -> None:
     raise ChatTemplateError(message)
 
 
-def _cut_after(prompt: str, content: Any) -> str:
+def _marked(content: Any) -> str:
+    if not isinstance(content, str):
+        raise ChatTemplateError("continue_final_message needs a final message with text")
+    return content + _HERE
+
+
+def _cut_at_mark(prompt: str) -> str:
     """Drop what the template wrote behind the last message (its end-of-turn mark)."""
-    text = content if isinstance(content, str) else ""
-    for wanted in (text, text.rstrip(), text.strip()):
-        start = prompt.rfind(wanted) if wanted else -1
-        if start >= 0:
-            return prompt[: start + len(wanted)]
-    raise ChatTemplateError("continue_final_message needs a final message whose text the template keeps")
+    end = prompt.rfind(_HERE)
+    if end < 0:
+        raise ChatTemplateError("continue_final_message needs a final message whose text the template keeps")
+    return prompt[:end]

@@ -6,11 +6,12 @@ import argparse
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from engine.config import GROUPS, ConfigError
-from engine.flags import add_flags, parse
+from engine.flags import add_flags, check_files, parse
 from tests.tidy.tree import ROOT
 
 
@@ -80,6 +81,32 @@ def test_refused(flags: list[str]) -> None:
 def test_ranges_are_checked() -> None:
     with pytest.raises(ConfigError, match="port"):
         parse(["m", "--port", "70000"])
+
+
+def test_files_that_flags_name_are_looked_at_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "broken.jinja").write_text("{% if %}", encoding="utf-8")
+    (tmp_path / "fine.jinja").write_text("{{ messages }}", encoding="utf-8")
+    here = str(tmp_path)
+    for flags, says in (
+        (["--tokenizer", f"{here}/no"], "--tokenizer must be"),
+        (["--generation-config", here], "with generation_config.json; got"),
+        (["--generation-config", "atuo"], "must be auto, none or a directory"),
+        (["--chat-template", f"{here}/no.jinja"], "--chat-template must be a template or a file"),
+        (["--chat-template", f"{here}/broken.jinja"], "does not compile"),
+        (["--chat-template", "{% if %}"], "does not compile"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            check_files(parse([here, *flags]))
+    (tmp_path / "generation_config.json").write_text("{}", encoding="utf-8")
+    for flags in (
+        ["--generation-config", here, "--chat-template", f"{here}/fine.jinja", "--tokenizer", here],
+        ["--generation-config", "none", "--chat-template", "{{ messages }}"],
+        ["--generation-config", "vllm"],
+        [],
+    ):
+        config = parse([here, *flags])
+        check_files(config)
+        assert config.model.generation_config in (here, "none", "vllm", "auto")
 
 
 @pytest.mark.parametrize(

@@ -100,14 +100,55 @@ def test_eos_in_the_text_config(tmp_path: Path) -> None:
     assert eos_token_ids(tmp_path) == (1, 106)
 
 
+def test_the_tokenizers_own_end_token_ends_answers_too(tmp_path: Path) -> None:
+    """A chat checkpoint whose configuration is still its base model's."""
+    (tmp_path / "config.json").write_text('{"eos_token_id": 7}', encoding="utf-8")
+    added = {"5": {"content": "<|im_end|>"}, "6": {"content": "<tool_call>"}}
+    for name in ("<|im_end|>", {"content": "<|im_end|>", "special": True}):
+        text = json.dumps({"eos_token": name, "added_tokens_decoder": added})
+        (tmp_path / "tokenizer_config.json").write_text(text, encoding="utf-8")
+        assert eos_token_ids(tmp_path) == (5, 7)
+
+
+def test_end_tokens_of_a_generation_config_elsewhere_are_added(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"eos_token_id": 7}', encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    for listed, expected in ((9, (7, 9)), ([8, 9], (7, 8, 9)), (None, (7,))):
+        text = json.dumps({"eos_token_id": listed})
+        (tmp_path / "other" / "generation_config.json").write_text(text, encoding="utf-8")
+        assert eos_token_ids(tmp_path, str(tmp_path / "other")) == expected
+    for name in ("auto", "none", "vllm"):
+        assert eos_token_ids(tmp_path, name) == (7,)
+
+
 def test_sampling_defaults(tmp_path: Path) -> None:
     write_llama_tokenizer(tmp_path)
-    config = {"temperature": 0.6, "top_k": 40, "max_length": 20, "eos_token_id": 1}
-    (tmp_path / "generation_config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert _load(tmp_path, TextSources(tmp_path)).sampling_defaults == {"temperature": 0.6, "top_k": 40}
-    assert _load(tmp_path, TextSources(tmp_path, generation_config="none")).sampling_defaults == {}
-    (tmp_path / "generation_config.json").write_text('{"do_sample": false, "top_k": 4}', encoding="utf-8")
-    assert _load(tmp_path, TextSources(tmp_path)).sampling_defaults == {}
+    path = tmp_path / "generation_config.json"
+
+    def defaults(config: dict[str, object], where: str = "auto") -> dict[str, float]:
+        path.write_text(json.dumps(config), encoding="utf-8")
+        return dict(_load(tmp_path, TextSources(tmp_path, generation_config=where)).sampling_defaults)
+
+    every = {"temperature": 0.6, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1}
+    every["max_new_tokens"] = 7
+    assert defaults({**every, "max_length": 20, "eos_token_id": 1}) == every
+    assert defaults(every, "none") == defaults(every, "vllm") == {}
+    assert defaults({"do_sample": False, **every}) == {"repetition_penalty": 1.1, "max_new_tokens": 7}
+    assert defaults({"temperature": None}) == {}
+    for name, value in (("temperature", 3), ("top_p", "x"), ("top_k", True), ("max_new_tokens", 0)):
+        with pytest.raises(TokenizerError, match=f"generation_config.json: {name} must be"):
+            defaults({name: value})
+
+
+def test_sampling_defaults_from_elsewhere(tmp_path: Path) -> None:
+    write_llama_tokenizer(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"top_k": 4}', encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "generation_config.json").write_text('{"top_k": 5}', encoding="utf-8")
+    sources = TextSources(tmp_path, generation_config=str(tmp_path / "other"))
+    assert _load(tmp_path, sources).sampling_defaults == {"top_k": 5}
+    write_byte_level_gguf(tmp_path / "a.gguf")
+    assert _load(tmp_path, TextSources(tmp_path / "a.gguf")).sampling_defaults == {}
 
 
 def test_broken_config_is_named(tmp_path: Path) -> None:

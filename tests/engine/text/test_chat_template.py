@@ -36,18 +36,21 @@ def test_template_may_refuse_messages() -> None:
 
 
 def test_continue_final_message_ends_with_it() -> None:
-    for content in ("Well", "Well ", "a<end_of_turn>b"):
+    """Exactly, whatever the template trims, and wherever else the text stands; "e" stands in every mark."""
+    for content in ("Well", "Well ", "a<end_of_turn>b", "e", "", "hi", "x\ufdd0y"):
         prompt = _template(GEMMA_TEMPLATE).render(
             [USER, {"role": "assistant", "content": content}], continue_final_message=True
         )
-        assert prompt.endswith(content.strip())
+        begun = "<bos><start_of_turn>user\nhi<end_of_turn>\n<start_of_turn>model\n"
+        assert prompt == begun + content
 
 
-def test_continuing_nothing_is_refused() -> None:
-    with pytest.raises(ChatTemplateError, match="continue_final_message"):
-        _template(GEMMA_TEMPLATE).render(
-            [USER, {"role": "assistant", "content": ""}], continue_final_message=True
-        )
+def test_what_cannot_be_continued_is_refused() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{}]}
+    with pytest.raises(ChatTemplateError, match="with text"):
+        _template(GEMMA_TEMPLATE).render([USER, call], continue_final_message=True)
+    with pytest.raises(ChatTemplateError, match="the template keeps"):
+        _template("{{ messages[0].content }}").render([USER, ASSISTANT], continue_final_message=True)
 
 
 def test_developer_is_system_for_templates_that_do_not_know_it() -> None:
