@@ -1,6 +1,7 @@
 """`python -m engine serve|bench …`: argument parsing and dispatch, nothing else.
 
-`api` and `core` are the children that `serve` starts; they take their settings from the control socket.
+`api` and `core` are the children that `serve` starts, `grammar` is one of the core's; they take their settings from
+the control socket.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False)
     add_flags(serve)
-    for name in ("api", "core"):
+    for name in ("api", "core", "grammar"):
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
     bench = commands.add_parser(
         "bench", help="measure a server: bench serve|peer|offline --help", add_help=False
@@ -42,6 +43,10 @@ def main() -> int:
         from engine.server.api_process import main as api_main
 
         return api_main(control)
+    if arguments.command == "grammar":
+        from engine.grammar.compile_process import main as grammar_main
+
+        return grammar_main(control)
     from engine.core_process import main as core_main
 
     status = core_main(control)

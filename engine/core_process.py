@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import logging
 import os
 import signal
@@ -22,13 +23,20 @@ from engine.core.config import CoreConfig
 from engine.core.loop import Loop
 from engine.core_transport import CoreTransport
 from engine.gguf import GGUFError
+from engine.grammar.cache import GrammarCache
+from engine.grammar.compile_process import Setup
+from engine.grammar.compiler import Compiler
+from engine.grammar.desk import GrammarDesk
 from engine.messages import CoreReady
 from engine.models.model_config import ModelConfigError
 from engine.runner.load import BuiltRunner, build_runner
 from engine.server.control import CoreSpec, LineReader, Ready, ToCore
+from engine.text.assets import default_cache_dir
 
 _LOG = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
+GRAMMAR_CACHE_BYTES = 256 << 20
+"""Compiled grammars that no request uses at the moment; one takes 0.5 to 10 MiB."""
 
 
 def main(control: socket.socket) -> int:
@@ -46,13 +54,31 @@ def main(control: socket.socket) -> int:
         _LOG.error("%s", error)
         return 1
     transport = CoreTransport(Path(spec.run_dir), spec.generation, core.num_workers, supervisor)
-    loop: Loop[Any] = Loop(transport, built.runner, transport.emit, time.monotonic, core)
+    compiler = Compiler(compile_setup(spec.config, built))
+    transport.wake_on(compiler.fileno())
+    desk = GrammarDesk(transport, transport.emit, compiler, GrammarCache(GRAMMAR_CACHE_BYTES))
+    loop: Loop[Any] = Loop(desk, built.runner, desk.emit, time.monotonic, core)
     gc.collect()
     gc.freeze()  # weights and code live as long as the process; collections need not look at them
     transport.tell_supervisor(Ready(_ready(spec.epoch, built, core)))
     loop.run()
     transport.close()
     return 0
+
+
+def compile_setup(config: EngineConfig, built: BuiltRunner) -> Setup:
+    """What grammars are compiled for, and what one may cost."""
+    return Setup(
+        tokenizer=config.model.tokenizer or config.model.model,
+        cache_dir=str(default_cache_dir()),
+        vocab_size=built.model.vocab_size,
+        eos_token_ids=built.model.eos_token_ids,
+        cpu_s=10.0,
+        wall_s=30.0,
+        memory_bytes=1 << 30,
+        result_bytes=64 << 20,
+        threads=max(1, min(4, (os.cpu_count() or 1) // 4)),
+    )
 
 
 def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
@@ -87,6 +113,7 @@ def _ready(epoch: str, built: BuiltRunner, core: CoreConfig) -> CoreReady:
         block_size=BLOCK_SIZE,
         dtype=built.config.dtype,
         device=built.config.device,
+        has_grammars=importlib.util.find_spec("xgrammar") is not None,
     )
 
 

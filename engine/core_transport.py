@@ -35,6 +35,10 @@ class CoreTransport:
         self._poller.register(self._inbox, zmq.POLLIN)
         self._poller.register(supervisor.socket.fileno(), zmq.POLLIN)
 
+    def wake_on(self, descriptor: int) -> None:
+        """`drain` returns early while this is readable; whoever owns it reads it."""
+        self._poller.register(descriptor, zmq.POLLIN)
+
     def drain(self, timeout_s: float) -> list[CoreInbound]:
         """Everything that has arrived; waits up to `timeout_s` for the first message. The socket library waits in
         milliseconds: what is less is over at once, so that a step is never late for it."""

@@ -129,6 +129,8 @@ class StepResult:
     prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
     """row → of the prompt's tokens at `start + 1`, `start + 2`, … as far as the step's work and the prompt reach, for
     rows whose sampling parameters ask for it."""
+    refused: frozenset[int] = frozenset()
+    """Failed rows whose own grammar leaves nothing to choose."""
 
 
 HandleT = TypeVar("HandleT")

@@ -64,7 +64,8 @@ def absorb(
         if request.phase is Phase.FINISHED or row in step.ignored_rows:
             continue
         if row in result.failures:
-            end(request, "error", scheduler, outbox, message=result.failures[row])
+            code = "invalid_grammar" if row in result.refused else "engine_error"
+            end(request, "error", scheduler, outbox, code=code, message=result.failures[row])
             continue
         if row in result.prompt_logprobs:
             _report_prompt(request, work.start, result.prompt_logprobs[row], outbox)
@@ -104,6 +105,7 @@ def end(
         num_overrun_tokens=0 if failed else request.num_unseen_tokens,
         error_code=code if failed else None,
         error_message=message,
+        error_param=_grammar_field(request) if code == "invalid_grammar" else None,
         retry_after_s=retry_after_s,
     )
     scheduler.finish(request)
@@ -112,11 +114,16 @@ def end(
 
 def end_reason(request: Request, token: int) -> FinishReason | None:
     """Whether the answer is over with `token`, its last one. An end token counts only after
-    `min_tokens` others: until then the sampler masks it."""
-    num_output_tokens = request.num_output_tokens
-    if token in request.end_ids and num_output_tokens > request.sampling.min_tokens:
+    `min_tokens` others: until then the sampler masks it, unless a grammar leaves nothing else."""
+    num_output_tokens, sampling = request.num_output_tokens, request.sampling
+    if token in request.end_ids and (num_output_tokens > sampling.min_tokens or sampling.grammar is not None):
         return "stop"
-    return "length" if num_output_tokens >= request.sampling.max_tokens else None
+    return "length" if num_output_tokens >= sampling.max_tokens else None
+
+
+def _grammar_field(request: Request) -> str | None:
+    grammar = request.sampling.grammar
+    return None if grammar is None else grammar.param
 
 
 def _accept(

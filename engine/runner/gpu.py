@@ -5,6 +5,10 @@ diff and four integers a row to the device and replays two graphs: the forward p
 the row tables on the device) and the head with the choice. Sampled tokens go to the row table on the device and,
 on the side, to pinned memory, which `collect` waits for. Knows no requests and no clock.
 
+A step in which a row follows a grammar, and whose token before is still being computed, is launched in two halves: the
+forward pass at once, the choice when `collect` has brought that token to the host. By then the forward pass has just
+begun, so the mask is there before it ends and the device never waits.
+
 The choice has two sets of graphs. Where every row wants the likeliest token, one argmax is all; the other serves any
 mix of rows, whose kernels leave at once where a row does not need them, but a dozen launches that do nothing still
 cost some 25 µs, which a greedy step need not pay. A set for each mix of filters, penalties and log-probabilities
@@ -15,6 +19,7 @@ On a CPU (tests) the kernels are interpreted and nothing is captured; all else i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,6 +28,7 @@ import torch
 from torch import Tensor
 
 from engine.core.contract import BatchError, BlockAppend, KVLayout, RowInit, ScheduleOutput, StepResult
+from engine.grammar.rows import RowGrammar
 from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
 from engine.runner.gpu_sampler import GPUSampler, to_token_logprobs
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
@@ -39,15 +45,21 @@ from kernels.logprobs import MAX_LOGPROBS
 _STEPS_IN_FLIGHT = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Flight:
-    """A launched step: where its tokens will be, or why there will be none."""
+    """A launched step: where its tokens will be, or why there will be none. Filled until its tokens are chosen."""
 
     step: int
     rows: tuple[int, ...] = ()
+    lens: tuple[int, ...] = ()
+    """Tokens of each such row after this step."""
     slot: StepSlot | None = None
     row_errors: Mapping[int, str] = field(default_factory=dict)
     """Rows whose settings are unusable; a row may have another owner when the step is collected."""
+    refused: frozenset[int] = frozenset()
+    """Those of them that their own grammar left without a choice."""
+    grammars: Mapping[int, RowGrammar] = field(default_factory=dict)
+    """Place in `rows` → the grammar that hears of the token."""
     logprobs: Mapping[int, int] = field(default_factory=dict)
     """Place in `rows` → number of alternatives wanted beside the chosen token."""
     prompt: PromptFetch | None = None
@@ -90,6 +102,10 @@ class GPURunner:
             StepSlot(max_num_seqs, width, pinned=device.type == "cuda") for _ in range(_STEPS_IN_FLIGHT + 1)
         ]
         self._num_launched = 0
+        self._last: Flight | None = None
+        """Launched last and not collected yet."""
+        self._open: Flight | None = None
+        """Its forward pass is launched, its choice is not: it needs a token of the step before."""
         narrow = [size for size in TOKEN_SIZES if size <= max_num_seqs]
         self._decode_graphs = GraphSet(narrow)
         self._mixed_graphs = GraphSet([size for size in MIXED_SIZES if size <= max_num_batched_tokens])
@@ -122,15 +138,32 @@ class GPURunner:
         """Put the step behind those launched before and return. Its errors surface in `collect`."""
         slot = self._slots[self._num_launched % len(self._slots)]
         self._num_launched += 1
-        try:
-            with torch.inference_mode():
-                return self._launch(schedule, slot)
-        except (RuntimeError, ValueError, AssertionError, LookupError, TypeError, MemoryError) as error:
-            # Carried to `collect`, which raises it.
-            return Flight(schedule.step, error=error)
+        flight = Flight(schedule.step)
+        with _failing(flight):
+            self._launch(flight, schedule, slot)
+        self._last = flight
+        return flight
 
     def collect(self, handle: Flight) -> StepResult:
-        """Wait for the step; see `contract.Runner.collect` for what it raises."""
+        """Wait for the step; see `contract.Runner.collect` for what it raises. Then the choice of the step behind it,
+        if it had to wait: its forward pass is running meanwhile."""
+        assert handle is not self._open, "steps are collected in the order of launch"
+        try:
+            return self._collect(handle)
+        finally:
+            if self._last is handle:
+                self._last = None
+            if self._open is not None:
+                flight, self._open = self._open, None
+                with _failing(flight):
+                    self._finish(flight)
+
+    def close(self) -> None:
+        """Wait for everything that was launched."""
+        if self._kv_pool.is_cuda:
+            torch.cuda.synchronize(self._kv_pool.device)
+
+    def _collect(self, handle: Flight) -> StepResult:
         if isinstance(handle.error, torch.AcceleratorError):
             # The device's context is lost for good: no later step can work.
             raise handle.error
@@ -142,33 +175,49 @@ class GPURunner:
             return StepResult(handle.step, {}, prompt_logprobs=prompt)
         count = len(handle.rows)
         token_ids = handle.slot.fetched(count)
+        for place, grammar in handle.grammars.items():
+            if token_ids[place] >= 0:
+                grammar.accept(token_ids[place])
         logprobs = {}
         if handle.logprobs:
             logprobs = to_token_logprobs(handle.slot.logprobs(count), handle.logprobs, handle.rows)
-        return to_step_result(handle.step, handle.rows, token_ids, handle.row_errors, logprobs, prompt)
+        return to_step_result(
+            handle.step, handle.rows, token_ids, handle.row_errors, logprobs, prompt, handle.refused
+        )
 
-    def close(self) -> None:
-        """Wait for everything that was launched."""
-        if self._kv_pool.is_cuda:
-            torch.cuda.synchronize(self._kv_pool.device)
-
-    def _launch(self, schedule: ScheduleOutput, slot: StepSlot) -> Flight:
+    def _launch(self, flight: Flight, schedule: ScheduleOutput, slot: StepSlot) -> None:
         self._apply(schedule, slot)
         if not schedule.work:
-            return Flight(schedule.step)
+            return
         self._work.copy_(slot.work(schedule.work), non_blocking=True)
-        prompt = self._run_forward(schedule)
-        rows = tuple(item.row for item in schedule.work if item.samples)
-        if not rows:
-            return Flight(schedule.step, prompt=prompt)
+        flight.prompt = self._run_forward(schedule)
+        flight.rows = tuple(item.row for item in schedule.work if item.samples)
+        if not flight.rows:
+            return
+        flight.slot = slot
+        flight.lens = tuple(item.start + item.num_tokens for item in schedule.work if item.samples)
+        flight.grammars = self._sampler.grammars_of(flight.rows)
+        if self._last is not None and _share(flight.grammars, self._last.grammars):
+            self._open = flight
+        else:
+            self._finish(flight)
+
+    def _finish(self, flight: Flight) -> None:
+        """Launch the choice of a step behind its forward pass. The rows that follow a grammar have heard of all their
+        tokens."""
+        rows, slot = flight.rows, flight.slot
+        assert slot is not None
+        self._sampler.send_masks(rows, self._sampler.masks(rows, flight.lens))
         if self._sampler.all_greedy(rows):
             if not self._greedy_graphs.replay(len(rows)):
                 self._choose_greedily(len(rows))
         elif not self._sampling_graphs.replay(len(rows)):
             self._choose(len(rows))
-        wanted = self._sampler.logprob_counts(rows)
-        slot.fetch(self._token_ids[: len(rows)], self._sampler.logprobs(len(rows)) if wanted else None)
-        return Flight(schedule.step, rows, slot, self._sampler.errors(rows), wanted, prompt)
+        flight.logprobs = self._sampler.logprob_counts(rows)
+        slot.fetch(
+            self._token_ids[: len(rows)], self._sampler.logprobs(len(rows)) if flight.logprobs else None
+        )
+        flight.row_errors, flight.refused = self._sampler.errors(rows), self._sampler.refused(rows)
 
     def _apply(self, schedule: ScheduleOutput, slot: StepSlot) -> None:
         self._host.move(schedule, self._kv_pool)
@@ -250,6 +299,20 @@ class GPURunner:
         )
         self._sampler.sample(logits, rows, lens, self._tables.tokens, token_ids)
         write_sampled(self._tables.tokens, rows, lens, token_ids)
+
+
+@contextlib.contextmanager
+def _failing(flight: Flight) -> Iterator[None]:
+    """What goes wrong with a step is carried to its `collect`, which raises it."""
+    try:
+        with torch.inference_mode():
+            yield
+    except (RuntimeError, ValueError, AssertionError, LookupError, TypeError, MemoryError) as error:
+        flight.error = error
+
+
+def _share(ours: Mapping[int, RowGrammar], theirs: Mapping[int, RowGrammar]) -> bool:
+    return bool(ours) and not {id(each) for each in ours.values()}.isdisjoint(map(id, theirs.values()))
 
 
 def _first_pages(init: RowInit) -> Iterator[BlockAppend]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.core.contract import RowInit
+from engine.grammar.rows import Words
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.row_settings import RowBook, RowSettings, SettingsError
 from kernels.bad_words import MAX_WORD_TOKENS, MAX_WORDS, forbid_words, pack_words
@@ -37,8 +39,8 @@ class GPUSampler(RowBook):
     def __init__(
         self, max_rows: int, vocab_size: int, eos_token_ids: tuple[int, ...], device: torch.device
     ) -> None:
-        super().__init__(max_rows)
-        self._vocab_size, self._eos_token_ids, self._device = vocab_size, eos_token_ids, device
+        super().__init__(max_rows, vocab_size, eos_token_ids)
+        self._device = device
         self._table = torch.zeros(max_rows, WORDS, dtype=torch.int64, device=device)
         self._allowed = torch.zeros(max_rows, -(-vocab_size // 32), dtype=torch.int32, device=device)
         self._edit_ids = torch.zeros(max_rows, MAX_EDITS, dtype=torch.int32, device=device)
@@ -60,6 +62,14 @@ class GPUSampler(RowBook):
         index = torch.tensor([[init.row] for init in inits], dtype=torch.int64)
         staged = self._stage(torch.cat((index, lines), dim=1))
         self._table.index_copy_(0, staged[:, 0], staged[:, 1:])
+
+    def send_masks(self, rows: Sequence[int], masks: Mapping[int, Words]) -> None:
+        """Before `sample`: what may follow in the rows at these places. A row's mask on the device is its own, so
+        that of an earlier step is read before it is written over."""
+        if masks:
+            index = self._stage(torch.tensor([rows[place] for place in masks]))
+            words = torch.from_numpy(np.stack(list(masks.values())))
+            self._allowed.index_copy_(0, index, self._stage(words))
 
     def logprob_counts(self, rows: Sequence[int]) -> dict[int, int]:
         """Place in `rows` → number of alternatives, for those that want log-probabilities."""
@@ -91,6 +101,7 @@ class GPUSampler(RowBook):
             self._rows[init.row] = error
             return pack_row()
         self._rows[init.row] = settings
+        self.follow_grammar(init)
         return pack_row(
             temperature=params.temperature,
             min_p=params.min_p,
@@ -104,7 +115,7 @@ class GPUSampler(RowBook):
             num_logprobs=-1 if params.num_logprobs is None else params.num_logprobs,
             min_len=settings.min_len,
             num_edits=self._send_edits(init.row, settings),
-            restricted=self._send_allowed(init.row, settings),
+            restricted=params.grammar is not None or self._send_allowed(init.row, settings),
             num_bad_words=self._send_bad_words(init.row, settings),
         )
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.core.contract import RowInit
+from engine.grammar.bound import BoundGrammar
+from engine.grammar.rows import GrammarError, RowGrammar, Words
 from engine.messages import SamplingParams
 
 
@@ -64,15 +67,19 @@ class RowSettings:
                 raise SettingsError(f"{name} must be between 0 and {vocab_size}, got {count}")
         bias_ids = _token_tensor("logit_bias", list(params.logit_bias), vocab_size, device)
         allowed = _token_tensor("allowed_token_ids", list(params.allowed_token_ids), vocab_size, device)
-        ends = set(params.stop_token_ids) | (set() if params.ignore_eos else set(eos_token_ids))
         end_tokens = None
         if params.min_tokens:
-            end_tokens = _token_tensor("stop_token_ids", sorted(ends), vocab_size, device)
+            ends = sorted(end_ids(params, eos_token_ids))
+            end_tokens = _token_tensor("stop_token_ids", ends, vocab_size, device)
+        follows_grammar = params.grammar is not None
+        if follows_grammar:
+            allowed = end_tokens = None  # parts of the grammar's mask
         return cls(
             greedy=params.temperature == 0,
             penalised=(params.repetition_penalty, params.presence_penalty, params.frequency_penalty)
             != (1, 0, 0),
-            has_edits=bool(params.bad_words)
+            has_edits=follows_grammar
+            or bool(params.bad_words)
             or not (allowed is None and bias_ids is None and end_tokens is None),
             num_logprobs=params.num_logprobs,
             num_prompt_logprobs=params.num_prompt_logprobs,
@@ -108,17 +115,67 @@ class RowSettings:
 
 
 class RowBook:
-    """What is known of every row's settings; the two samplers keep theirs in it."""
+    """What is known of every row's settings, and its place in its grammar; the two samplers keep theirs in it."""
 
-    def __init__(self, max_rows: int) -> None:
-        self._rows: list[RowSettings | SettingsError | None] = [None] * max_rows
+    def __init__(self, max_rows: int, vocab_size: int, eos_token_ids: tuple[int, ...]) -> None:
+        self._vocab_size, self._eos_token_ids = vocab_size, eos_token_ids
+        self._rows: list[RowSettings | SettingsError | GrammarError | None] = [None] * max_rows
+        self._grammars: dict[int, RowGrammar] = {}
 
     def clear_row(self, row: int) -> None:
         self._rows[row] = None
+        self._grammars.pop(row, None)
+
+    def follow_grammar(self, init: RowInit) -> None:
+        """After the row's settings: begin its grammar, if it has one, behind what the answer says already."""
+        self._grammars.pop(init.row, None)
+        params = init.sampling
+        if params.grammar is None or not isinstance(self._rows[init.row], RowSettings):
+            return
+        if not isinstance(params.grammar, BoundGrammar):
+            self._rows[init.row] = SettingsError("the grammar of this request was never compiled")
+            return
+        self._grammars[init.row] = RowGrammar(
+            params.grammar.compiled,
+            self._vocab_size,
+            init.token_ids[init.num_prompt_tokens :],
+            allowed=params.allowed_token_ids,
+            end_ids=end_ids(params, self._eos_token_ids),
+            min_len=init.num_prompt_tokens + params.min_tokens if params.min_tokens else 0,
+        )
+
+    def grammars_of(self, rows: Sequence[int]) -> dict[int, RowGrammar]:
+        """By place in `rows`. Tell each of the token that its row gets, before the row's next mask."""
+        if not self._grammars:
+            return {}
+        return {place: self._grammars[row] for place, row in enumerate(rows) if row in self._grammars}
+
+    def masks(self, rows: Sequence[int], lens: Sequence[int]) -> dict[int, Words]:
+        """By place in `rows` of `lens` tokens, what may follow in those that follow a grammar. A row in which nothing
+        may has an error from now on."""
+        found = {}
+        for place, grammar in self.grammars_of(rows).items():
+            try:
+                found[place] = grammar.mask(lens[place])
+            except GrammarError as error:
+                self._rows[rows[place]] = error
+        return found
 
     def errors(self, rows: Sequence[int]) -> dict[int, str]:
         """Those of the rows that can never sample, and why."""
-        return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], SettingsError)}
+        kinds = SettingsError, GrammarError
+        return {row: str(self._rows[row]) for row in rows if isinstance(self._rows[row], kinds)}
+
+    def refused(self, rows: Sequence[int]) -> frozenset[int]:
+        """Those of the rows that fail, if they fail, by what their caller asked for: their grammar leaves nothing, or
+        forbidden words leave nothing of it."""
+        return frozenset(row for row in rows if self._contradicts_itself(row))
+
+    def _contradicts_itself(self, row: int) -> bool:
+        entry = self._rows[row]
+        if isinstance(entry, RowSettings):
+            return row in self._grammars and bool(entry.bad_words)
+        return isinstance(entry, GrammarError)
 
     def prompt_logprobs(self, row: int) -> tuple[int, int] | None:
         """(alternatives wanted beside each prompt token, length of the prompt), if the row wants any."""
@@ -142,6 +199,11 @@ def _checked_words(words: tuple[tuple[int, ...], ...], vocab_size: int) -> tuple
         if not word or not all(0 <= token_id < vocab_size for token_id in word):
             raise SettingsError(f"bad_words names {word}, but the vocabulary ends at {vocab_size - 1}")
     return words
+
+
+def end_ids(params: SamplingParams, eos_token_ids: tuple[int, ...]) -> set[int]:
+    """The tokens that end the row's answer."""
+    return set(params.stop_token_ids) | (set() if params.ignore_eos else set(eos_token_ids))
 
 
 def _token_tensor(field: str, token_ids: list[int], vocab_size: int, device: torch.device) -> Tensor | None:

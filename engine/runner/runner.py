@@ -107,6 +107,7 @@ class TorchRunner:
         for init in schedule.new_rows:
             self._tables.add_row(init)
             self._sampler.set_row(init.row, init.sampling, init.num_prompt_tokens)
+            self._sampler.follow_grammar(init)
         self._tables.append_blocks(schedule.appends)
 
     def _step(self, schedule: ScheduleOutput) -> StepResult:
@@ -128,8 +129,12 @@ class TorchRunner:
         self._tables.write_sampled(
             torch.tensor(rows, device=device), torch.tensor(lens, device=device), token_ids
         )
-        errors = self._sampler.errors(rows)
-        return to_step_result(schedule.step, rows, token_ids.tolist(), errors, logprobs, found)
+        chosen = token_ids.tolist()
+        for place, grammar in self._sampler.grammars_of(rows).items():
+            if chosen[place] >= 0:
+                grammar.accept(chosen[place])
+        errors, refused = self._sampler.errors(rows), self._sampler.refused(rows)
+        return to_step_result(schedule.step, rows, chosen, errors, logprobs, found, refused)
 
     def _draw(
         self, logits: Tensor, rows: Sequence[int], lens: Sequence[int]

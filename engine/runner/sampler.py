@@ -1,6 +1,6 @@
 """From a step's logits to its next tokens: masks, penalties, the draw, and log-probabilities.
 
-Place in the path: the runner calls `sample` with the head's output for the sampled rows. Order: allowed
+Place in the path: the runner calls `sample` with the head's output for the sampled rows. Order: grammar or allowed
 tokens → logit bias → min_tokens → penalties → temperature → min_p → top-k → top-p → exponential race
 (`kernels.sample`); log-probabilities are those of the logits as they came. A row's settings come once, with
 its `RowInit`, and live in tensors indexed by row. Knows no model and no request; never raises for one row's
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.core.contract import StepResult
+from engine.grammar.rows import unpack
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.row_settings import RowBook, RowSettings, SettingsError
 from kernels.peaks import argmax
@@ -52,9 +53,7 @@ class Sampler(RowBook):
     def __init__(
         self, max_rows: int, vocab_size: int, eos_token_ids: tuple[int, ...], device: torch.device
     ) -> None:
-        super().__init__(max_rows)
-        self._vocab_size = vocab_size
-        self._eos_token_ids = eos_token_ids
+        super().__init__(max_rows, vocab_size, eos_token_ids)
         self._device = device
         # On the host: a copy to a GPU at every admission would wait for the step that runs there.
         self._floats = torch.zeros(max_rows, 6, dtype=torch.float64)
@@ -82,6 +81,9 @@ class Sampler(RowBook):
         settings = [self._settings(row) for row in rows]
         wanted = tuple(i for i, entry in enumerate(settings) if entry.num_logprobs is not None)
         raw = logits[list(wanted)] if wanted else None
+        for i, words in self.masks(rows, lens).items():
+            banned = torch.from_numpy(~unpack(words, self._vocab_size))
+            logits[i].masked_fill_(banned.to(self._device), float("-inf"))
         for i, entry in enumerate(settings):
             if entry.has_edits:
                 entry.edit(logits[i], lens[i], tokens[rows[i]])
@@ -141,6 +143,7 @@ def to_step_result(
     errors: Mapping[int, str],
     logprobs: Mapping[int, TokenLogprobs],
     prompt_logprobs: dict[int, list[TokenLogprobs]],
+    refused: frozenset[int] = frozenset(),
 ) -> StepResult:
     """What the core hears: `token_ids` on the host, −1 where a row had nothing to choose; `errors` as they were
     when the step was launched."""
@@ -152,7 +155,7 @@ def to_step_result(
         else:
             failures[row] = errors.get(row, NOTHING_TO_CHOOSE)
     kept = {row: value for row, value in logprobs.items() if row in tokens}
-    return StepResult(step, tokens, failures, kept, prompt_logprobs)
+    return StepResult(step, tokens, failures, kept, prompt_logprobs, refused & failures.keys())
 
 
 def to_token_logprobs(drawn: Drawn, rows: Sequence[int]) -> dict[int, TokenLogprobs]:

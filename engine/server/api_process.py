@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import signal
 import socket
@@ -48,7 +47,7 @@ from engine.server.metrics import Metrics
 from engine.server.peers import Peers
 from engine.server.pipes import Context, Receiver, Sender, core_address, worker_address
 from engine.server.services import Phase, Services
-from engine.text.assets import TextSources, load_assets
+from engine.text.assets import TextSources, default_cache_dir, load_assets
 from engine.text.identity import model_hash
 
 _LOG = logging.getLogger(__name__)
@@ -248,7 +247,7 @@ def build_services(
         served_model_names=names,
         model_path=model.model,
         model_hash=model_hash(sources.model, sources.tokenizer),
-        text=load_assets(sources, _cache_dir(), _now),
+        text=load_assets(sources, default_cache_dir(), _now),
         bridge=Bridge(
             time.monotonic,
             lambda: metrics.count("engine_late_outputs"),
@@ -289,8 +288,3 @@ def _wall_ms() -> int:
 
 def _now() -> datetime:
     return datetime.fromtimestamp(time.time()).astimezone()
-
-
-def _cache_dir() -> Path:
-    """For tokenizers built from models that lie on read-only storage."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tollway"

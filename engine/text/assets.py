@@ -8,6 +8,7 @@ config files, then what the operator names on the command line. Knows no request
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -82,6 +83,11 @@ def load_assets(sources: TextSources, cache_dir: Path, now: Callable[[], datetim
         call_format=choose_format(sources.tool_call_parser, template or ""),
         reasoning_parser=choose_parser(sources.reasoning_parser, template or ""),
     )
+
+
+def default_cache_dir() -> Path:
+    """For tokenizers built from models that lie on read-only storage."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tollway"
 
 
 def eos_token_ids(model: Path, generation_config: str = "auto") -> tuple[int, ...]:

@@ -115,3 +115,14 @@ def test_nothing_is_kept_for_a_worker_that_is_gone(ends: Ends) -> None:
     inbox = ends.worker(0)
     ends.transport.emit(0, step(77))
     assert received(inbox) == 77
+
+
+def test_others_may_end_the_wait(ends: Ends) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ends.transport.wake_on(ours.fileno())
+        theirs.send(b"x")
+        started = time.monotonic()
+        assert ends.transport.drain(60.0) == []
+        assert time.monotonic() - started < 30
+        assert ours.recv(1) == b"x", "it is for its owner to read"

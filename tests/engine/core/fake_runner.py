@@ -97,6 +97,7 @@ class FakeRunner:
         eos_token_ids: tuple[int, ...] = (0,),
         fails_batch: FailBatch = lambda schedule: False,
         fails_row: FailRow = lambda sampling, position: False,
+        refuses_rows: bool = False,
         on_step: Callable[[ScheduleOutput], None] = lambda schedule: None,
     ) -> None:
         self.layout = layout
@@ -109,6 +110,7 @@ class FakeRunner:
         self._max_num_batched_tokens = max_num_batched_tokens
         self._fails_batch = fails_batch
         self._fails_row = fails_row
+        self._refuses_rows = refuses_rows
         self._on_step = on_step
         self._rows: dict[int, _Row] = {}
         self._slots: dict[tuple[int, int], tuple[int, int, int, int]] = {}
@@ -123,12 +125,13 @@ class FakeRunner:
         self._on_step(schedule)
         self._check_schedule(schedule)
         self._apply_diff(schedule)
-        handle = _Handle(StepResult(schedule.step, {}), None, {})
+        failed = {work.row for work in schedule.work if work.samples and self._row_fails(work)}
+        refused = frozenset(failed if self._refuses_rows else ())
+        handle = _Handle(StepResult(schedule.step, {}, refused=refused), None, {})
         if self._fails_batch(schedule):
             handle.error = "injected"
         self._move_pages(schedule, handle)
         self._note_pages(schedule, handle)
-        failed = {work.row for work in schedule.work if work.samples and self._row_fails(work)}
         for work in schedule.work:
             self._write(work, is_junk=handle.error is not None or work.row in failed)
         handle.result.failures.update(dict.fromkeys(sorted(failed), "injected row failure"))

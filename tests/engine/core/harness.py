@@ -99,6 +99,7 @@ class Engine:
         vocab_size: int = 97,
         fails_batch: FailBatch = lambda schedule: False,
         fails_row: FailRow = lambda sampling, position: False,
+        refuses_rows: bool = False,
     ) -> None:
         self.config = settings
         self.now = 0.0
@@ -113,6 +114,7 @@ class Engine:
             eos_token_ids=settings.eos_token_ids,
             fails_batch=fails_batch,
             fails_row=fails_row,
+            refuses_rows=refuses_rows,
             on_step=self._step_takes_time,
         )
         self.loop = Loop(self, self.runner, self._receive, lambda: self.now, settings)

@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.output import Outbox, end_reason
 from engine.core.request import Request
-from engine.messages import LoadStats, StepOutputs, TokenOutput
+from engine.messages import GrammarSpec, LoadStats, StepOutputs, TokenOutput
 from tests.engine.core.fake_runner import expected_answer
 from tests.engine.core.harness import Answer, Engine, add, config, layout
 
@@ -27,6 +27,29 @@ def test_end_tokens_stop() -> None:
 def test_an_end_token_counts_only_after_min_tokens_others() -> None:
     assert reason([5, 0], ignore_eos=False, min_tokens=2) is None
     assert reason([5, 6, 0], ignore_eos=False, min_tokens=2) == "stop"
+
+
+def test_a_grammar_may_end_an_answer_before_min_tokens() -> None:
+    grammar = GrammarSpec("choice", '["a"]')
+    assert reason([5, 0], ignore_eos=False, min_tokens=2, grammar=grammar) == "stop"
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_row_that_its_own_grammar_left_without_a_choice_is_its_callers_fault(refused: bool) -> None:
+    engine = Engine(
+        config(),
+        fails_row=lambda sampling, position: sampling.grammar is not None and position == 7,
+        refuses_rows=refused,
+    )
+    grammar = GrammarSpec("regex", "a+", "structured_outputs.regex")
+    engine.run(add("a", 5, grammar=grammar), add("b", 6))
+    final = engine.answers["a"].final
+    assert (final.finish_reason, final.error_code) == (
+        "error",
+        "invalid_grammar" if refused else "engine_error",
+    )
+    assert final.error_param == ("structured_outputs.regex" if refused else None)
+    assert engine.answers["b"].final.finish_reason == "length"
 
 
 def test_max_tokens_is_the_length_and_an_end_token_there_still_stops() -> None:

@@ -1,0 +1,128 @@
+"""The real process: what it gives, what it survives, and what it costs the others when a grammar is hostile."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.grammar.compile_process import Setup
+from engine.grammar.compiler import Compiler, Key, Outcome
+from engine.grammar.rows import RowGrammar
+from tests.grammars import EOS, VOCAB, ids
+from tests.tiny_tokenizer import write_llama_tokenizer
+
+FINE = ("regex", "a+b")
+HOSTILE = {
+    "endless": ("regex", "(" + "|".join(f"[{chr(97 + i % 26)}-z]{{1,{i + 1}}}x" for i in range(600)) + ")+"),
+    "ambiguous": ("ebnf", 'root ::= root root root | "a" | ""'),
+    "exponential": (
+        "ebnf",
+        "\n".join(
+            ["root ::= r0", *(f"r{i} ::= r{i + 1} | r{i + 1} r{i + 1}" for i in range(30)), 'r30 ::= "b"']
+        ),
+    ),
+    "huge": ("ebnf", "root ::= " + " ".join(["(" + " | ".join(f'"a{i}"' for i in range(900)) + ")*"] * 70)),
+    "deep": ("ebnf", "root ::= " + "(" * 30_000 + '"a"' + ")" * 30_000),
+    "deep_schema": ("json_schema", '{"items":' * 20_000 + "{}" + "}" * 20_000),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("grammar")
+    write_llama_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compiler(folder: Path) -> Iterator[Compiler]:
+    made = Compiler(
+        Setup(
+            tokenizer=str(folder),
+            cache_dir=str(folder),
+            vocab_size=VOCAB,
+            eos_token_ids=EOS,
+            cpu_s=1.0,
+            wall_s=20.0,
+            memory_bytes=256 << 20,
+            result_bytes=2 << 20,
+        )
+    )
+    yield made
+    made.close()
+
+
+def outcomes(compiler: Compiler, *keys: Key) -> dict[Key, Outcome]:
+    for key in keys:
+        compiler.submit(key)
+    found: dict[Key, Outcome] = {}
+    deadline = time.monotonic() + 60
+    while len(found) < len(keys):
+        assert select.select([compiler], [], [], deadline - time.monotonic())[0], "nothing came"
+        found |= {outcome.key: outcome for outcome in compiler.take()}
+    return found
+
+
+def test_a_compiled_grammar_can_be_followed_here(compiler: Compiler) -> None:
+    outcome = outcomes(compiler, FINE)[FINE]
+    assert outcome.error is None
+    assert outcome.size > 0
+    row = RowGrammar(outcome.compiled, VOCAB, ids("aab"))
+    assert set(EOS) == {index for index in range(VOCAB) if row.mask(9)[index // 32] >> (index % 32) & 1}
+    assert compiler.take() == []
+
+
+def test_a_text_that_is_no_grammar(compiler: Compiler) -> None:
+    outcome = outcomes(compiler, ("regex", "("))["regex", "("]
+    assert outcome.is_callers
+    assert outcome.is_final
+    assert "parenthesis" in (outcome.error or "")
+    assert "/" not in (outcome.error or ""), "no place in anybody's source"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_grammar_is_refused_and_disturbs_no_other(compiler: Compiler, name: str) -> None:
+    pid = compiler.pid
+    found = outcomes(compiler, HOSTILE[name], FINE, ("choice", '["a"]'))
+    assert found[HOSTILE[name]].error is not None
+    assert found[HOSTILE[name]].is_callers
+    assert found[FINE].error is found["choice", '["a"]'].error is None
+    assert pid is None or compiler.pid == pid, "only a child is gone"
+    deadline = time.monotonic() + 30
+    while psutil.Process(compiler.pid).children():
+        assert time.monotonic() < deadline, "something goes on in the background"
+        time.sleep(0.01)
+
+
+def test_a_killed_process_is_started_again(compiler: Compiler) -> None:
+    outcomes(compiler, FINE)
+    pid = compiler.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert outcomes(compiler, FINE)[FINE].error is None
+    assert compiler.pid != pid
+
+
+def test_a_process_that_cannot_start_is_nobody_elses_fault(folder: Path) -> None:
+    setup = Setup(
+        tokenizer=str(folder / "missing"),
+        cache_dir=str(folder),
+        vocab_size=VOCAB,
+        eos_token_ids=EOS,
+        cpu_s=1.0,
+        wall_s=1.0,
+        memory_bytes=1 << 20,
+        result_bytes=1 << 20,
+    )
+    compiler = Compiler(setup, ("false",))
+    outcome = outcomes(compiler, FINE)[FINE]
+    assert (outcome.is_callers, outcome.is_final) == (False, False)
+    assert "not available" in (outcome.error or "")
+    compiler.close()
