@@ -39,7 +39,9 @@ def choose_parser(name: str, template: str) -> str | None:
     """The parser of this name; of "auto", the one for models with this chat template, if they reason."""
     if name != "auto":
         return None if name == "none" else name
-    return "qwen3" if OPEN in template and CLOSE in template else None
+    if CLOSE not in template:
+        return None
+    return "qwen3" if OPEN in template else "deepseek_r1"
 
 
 class ReasoningSplitter:

@@ -12,6 +12,9 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from tests.engine.server.conftest import MODEL, Server, running_server
+from tests.engine.server.resume_cases import CHAT
+from tests.engine.server.streams import parse
+from tests.engine.server.test_resume import post, relayed, resume_body
 from tests.fakes.core import Script
 from tests.tiny_tokenizer import write_llama_tokenizer
 
@@ -305,3 +308,28 @@ async def test_special_markers_are_seen_by_the_parser(tool_model: Path, tmp_path
         assert (calls_of(answer), answer.choices[0].message.content) == ([("now", "{}")], None)
         plain = await whole(server)
         assert plain.choices[0].message.content == '{"name": "now", "parameters": {}}'
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+async def test_a_stream_with_calls_goes_on_after_any_cut(server: Server, parallel: bool) -> None:
+    """Reasoning, content and calls, cut behind one block or another: ids of calls and finish reason included."""
+    text = f"<think>\nHm.\n</think>\n\nI look.\n{TWO}"
+    request = {
+        "model": MODEL,
+        "messages": USER,
+        "tools": TOOLS,
+        "stream": True,
+        "parallel_tool_calls": parallel,
+    }
+    request["stream_options"] = {"include_usage": True}
+    whole_script = script(server, text)
+    assert whole_script.tokens is not None
+    server.core.script(whole_script)
+    blocks = parse(await post(server, CHAT, request))
+    last = max(number for number, block in enumerate(blocks, 1) if block.ended)
+    assert last > 20
+    for cut in [*range(1, last - 2, 3), last - 1, last]:
+        body = resume_body(blocks[:cut], request)
+        server.core.script(Script(whole_script.tokens[len(body["outputs"][0]) :]))
+        rest = parse(await post(server, "/internal/resume", body))
+        assert relayed(blocks[:cut]) + relayed(rest) == relayed(blocks), cut

@@ -85,5 +85,6 @@ def test_parser_by_name_or_by_template() -> None:
     reasons = "{{ '<think>\\n\\n</think>' }}"
     assert choose_parser("auto", reasons) == "qwen3"
     assert choose_parser("auto", "{{ messages }}") is None
+    assert choose_parser("auto", "{{ content.split('</think>')[-1] }}") == "deepseek_r1"
     assert choose_parser("deepseek_r1", "") == "deepseek_r1"
     assert choose_parser("none", reasons) is None
