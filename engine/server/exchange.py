@@ -7,7 +7,7 @@ authentication.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -44,6 +44,11 @@ class Exchange:
 
     def query(self) -> dict[str, str]:
         return {name: values[-1] for name, values in parse_qs(self._query.decode("latin-1")).items()}
+
+    def name_ignored(self, fields: Sequence[str]) -> None:
+        """Tell the caller which fields of the body had no effect. Foreign names are whatever the caller wrote."""
+        names = [name[:64] for name in fields[:32] if name.isascii() and name.isprintable()]
+        self.reply_headers["x-tollway-ignored"] = ", ".join(names)
 
     async def body(self) -> bytes:
         """The whole body. Raises 413 when it is too large."""

@@ -47,7 +47,7 @@ async def answer_chat(
     job = await make_job(services, ready, request, [prompt], caller, "chatcmpl", format_)
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)
-    _name_ignored(exchange, request)
+    exchange.name_ignored(request.ignored)
     shape = ChatShape(
         id_=job.answer_id,
         created=job.created,
@@ -79,7 +79,7 @@ async def answer_completion(
     job = await make_job(services, ready, request, prompts, caller, "cmpl")
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)
-    _name_ignored(exchange, request)
+    exchange.name_ignored(request.ignored)
     shape = CompletionShape(
         id_=job.answer_id,
         created=job.created,
@@ -160,12 +160,6 @@ def _prompts(services: Services, request: CompletionRequest, prompts: list[list[
         )
         for ids, asked in zip(prompts, request.prompts, strict=True)
     ]
-
-
-def _name_ignored(exchange: Exchange, request: GenerationRequest) -> None:
-    """Header-safe: foreign field names are whatever the caller wrote."""
-    names = [name[:64] for name in request.ignored[:32] if name.isascii() and name.isprintable()]
-    exchange.reply_headers["x-tollway-ignored"] = ", ".join(names)
 
 
 def _model(services: Services, name: str) -> dict[str, Any]:

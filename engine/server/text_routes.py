@@ -13,15 +13,16 @@ import orjson
 from engine.server.admission import chat_prompt, encode
 from engine.server.app import Route
 from engine.server.caller import Caller
-from engine.server.errors import engine_unavailable, invalid, missing
+from engine.server.errors import engine_unavailable, invalid, missing, model_not_found
 from engine.server.exchange import Exchange
-from engine.server.field_tables import CHAT_FIELDS
-from engine.server.fields import Field, flag, read_fields, text, token_ids
+from engine.server.field_tables import CHAT_FIELDS, UNSUPPORTED_IN_CHAT
+from engine.server.fields import Field, flag, read_fields, refuse_unsupported, text, token_ids
 from engine.server.json_body import parse_json
 from engine.server.messages import read_messages
 from engine.server.services import Services
 
 _TOKENIZE_FIELDS = {
+    "model": Field(text(256)),
     "prompt": Field(text(16 << 20)),
     "messages": Field(read_messages),
     "add_special_tokens": Field(flag),
@@ -31,7 +32,8 @@ _TOKENIZE_FIELDS = {
     "tools": CHAT_FIELDS["tools"],
     "return_token_strs": Field(flag, False),
 }
-_DETOKENIZE_FIELDS = {"tokens": Field(token_ids(1 << 22), required=True)}
+_DETOKENIZE_FIELDS = {"model": Field(text(256)), "tokens": Field(token_ids(1 << 22), required=True)}
+_REFUSED = {name: UNSUPPORTED_IN_CHAT[name] for name in ("chat_template", "documents")}
 
 
 async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
@@ -84,5 +86,17 @@ ROUTES = (
 
 
 async def _read_body(services: Services, exchange: Exchange, table: Mapping[str, Field]) -> dict[str, Any]:
-    body = await exchange.body()
-    return await services.beside_loop(len(body), lambda: read_fields(parse_json(body), table))
+    """The fields of the table. As everywhere, those without effect are named, and a foreign model is not found."""
+    raw = await exchange.body()
+
+    def read() -> tuple[dict[str, Any], dict[str, Any]]:
+        body = parse_json(raw)
+        refuse_unsupported(body, _REFUSED)
+        return body, read_fields(body, table)
+
+    body, values = await services.beside_loop(len(raw), read)
+    if values["model"] not in (None, *services.served_model_names):
+        raise model_not_found(values["model"])
+    known = {*table, *_REFUSED}
+    exchange.name_ignored([name for name, value in body.items() if value is not None and name not in known])
+    return values
