@@ -39,7 +39,7 @@ class Account:
     num_live: int = 0
     num_waiting_tokens: int = 0
     num_read: float = 0.0
-    """Prompt tokens computed, divided by the id's weight (`turns`)."""
+    """Prompt tokens computed, by what they cost, divided by the id's weight (`turns`)."""
     read_at: int = -1
     """The last round of turns in which the id took part."""
 

@@ -24,8 +24,9 @@ class Floor:
 
     @property
     def has_enough(self) -> bool:
-        """The lower class got its share lately: its requests may be made to wait for the upper class."""
-        return self._credit_s <= 0 and not self.is_owed
+        """The lower class had more than its share for a while: its requests may be made to wait for the upper class.
+        Not as soon as it is even, or what was admitted to pay a debt would be thrown out by the next arrival."""
+        return self._credit_s <= -_MOST_CREDIT_S
 
     def pass_time(self, now: float) -> None:
         """The time since the last call belongs to the step scheduled then."""

@@ -234,7 +234,7 @@ class Scheduler:
                 continue
             begun = plan.take_back(request)
             start = request.num_computed if begun is None else begun.start
-            note_read(request, start - request.num_computed)
+            note_read(request, request.num_computed, start, self.times.key_cost)
             end = request.num_computed + min(
                 request.num_pending, plan.budget - (request.num_computed - start)
             )
@@ -274,7 +274,7 @@ class Scheduler:
         start, samples = request.num_computed, end == request.num_tokens
         plan.add(request, start, end - start, samples)
         if end - start > 1:
-            note_read(request, end - start)
+            note_read(request, start, end, self.times.key_cost)
         request.num_computed = end
         if samples:
             request.num_tokens = end + 1

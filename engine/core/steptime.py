@@ -17,8 +17,8 @@ from engine.core.step import Step
 _KEPT_PER_SIZE = 16
 _SMALL = 5
 """Steps below 32 tokens are one size: rare ones would be remembered from long ago."""
-_REFIT_AFTER = 16
-"""Steps between two fits; one costs about as much as half a step's bookkeeping."""
+_REFIT_AFTER = 64
+"""Steps between two fits, fewer at first; one costs about as much as a step's bookkeeping."""
 _EVERY = 4
 """Of steps of answers alone, which resemble each other, one in so many is looked at."""
 _MIN_STEPS = 6
@@ -58,6 +58,7 @@ class StepTimes:
         """Order of magnitude of the tokens → (1, the four figures, seconds) of the last steps."""
         self._factors = [0.0] * 5
         self._num_new = 0
+        self._refit_after = 1
         self._num_alike = 0
 
     def observe(self, step: Step, seconds: float) -> None:
@@ -94,6 +95,12 @@ class StepTimes:
         _, token, row, read, _ = self._fitted()
         return token + row + read * keys_read
 
+    @property
+    def key_cost(self) -> float:
+        """What comparing a prompt's token with one more key costs, in tokens."""
+        _, token, _, _, compared = self._fitted()
+        return compared / token if token > 0 else 0.0
+
     def prompt_tokens_in(self, seconds: float, position: int) -> int:
         """How many tokens of a prompt, from `position` on, are computed in that time beside others."""
         _, token, row, read, compared = self._fitted()
@@ -107,7 +114,8 @@ class StepTimes:
         return int(left / linear) if linear > 0 else 1 << 30
 
     def _fitted(self) -> list[float]:
-        if self._num_new >= _REFIT_AFTER or (self._num_new and not any(self._factors)):
+        if self._num_new and self._num_new >= self._refit_after:
+            self._refit_after = min(_REFIT_AFTER, 2 * self._refit_after)
             self._fit()
         return self._factors
 

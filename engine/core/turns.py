@@ -14,6 +14,7 @@ from engine.core.fairness import MIN_WEIGHT, Account
 from engine.core.request import Request
 
 TURN_TOKENS = 2048
+"""Of a turn, at the beginning of a prompt."""
 
 
 class Turns:
@@ -57,7 +58,9 @@ class Turns:
         return rank != self.first_rank, rank, int(account.num_read // TURN_TOKENS)
 
 
-def note_read(request: Request, num_tokens: int) -> None:
-    """So many tokens of its prompt are computed."""
+def note_read(request: Request, start: int, end: int, key_cost: float) -> None:
+    """These positions of its prompt are computed; taken back if `end` is before `start`. `key_cost`: comparing with
+    one more key, in tokens: far into a long prompt a token costs several times what it does at the beginning."""
     assert request.account is not None
-    request.account.num_read += num_tokens / max(request.fairness_weight, MIN_WEIGHT)
+    cost = (end - start) * (1.0 + key_cost * (start + end) / 2)
+    request.account.num_read += cost / max(request.fairness_weight, MIN_WEIGHT)

@@ -25,10 +25,18 @@ def test_who_waits_in_vain_is_owed_after_a_while() -> None:
     assert not floor.has_enough
 
 
-def test_a_tenth_is_enough() -> None:
+def test_a_tenth_is_enough_to_wait_and_not_too_much_to_go_on() -> None:
     floor = Floor()
-    run(floor, 60.0, SHARE + 1e-6)
+    run(floor, 60.0, SHARE)
     assert not floor.is_owed
+    assert not floor.has_enough
+
+
+def test_who_takes_more_has_had_enough_after_a_while() -> None:
+    floor = Floor()
+    now = run(floor, 0.2, 0.5)
+    assert not floor.has_enough
+    run(floor, 1.0, 0.5, start=now)
     assert floor.has_enough
 
 

@@ -115,11 +115,11 @@ def test_the_lower_class_makes_way_for_the_upper_one() -> None:
     less = lined_up(owner, "less", [2] * 30, request_class="batch")
     steps = [scheduled(owner)]
     now = lined_up(owner, "now", [3] * 30)
-    steps.append(scheduled(owner))
+    steps.append(scheduled(owner, 1.0))
     assert work(steps[1]) == [("more", 40, 1, True), ("now", 0, 30, True)]
     assert (less.phase, less.row, steps[1].schedule.freed_rows) == (Phase.WAITING, 1, (1,))
     lined_up(owner, "large", [4] * 90)
-    assert owner.schedule(0.0) is not None
+    assert owner.schedule(1.0) is not None
     assert (more.phase, now.phase) == (Phase.RUNNING, Phase.RUNNING), "its pages would not be enough"
     owner.check_integrity()
 
