@@ -161,8 +161,8 @@ class Pipeline:
         return await self._p.ledger.reserve(reservation)
 
     def _failed(self, exchange: Exchange, error: GatewayError) -> Ending:
-        attempt, code = exchange.attempt, error.code or error.type
-        if attempt is not None and attempt.has_data:
+        code = error.code or error.type
+        if exchange.has_data:
             return Ending("partial", self._p.clock.monotonic(), code)
         is_refusal = isinstance(error, ClientError | Overloaded) and not exchange.set_aside
         return Ending("error", self._p.clock.monotonic(), code, "our_error", release=is_refusal)
@@ -173,7 +173,7 @@ class Pipeline:
         labels = self._p.metrics.for_request(exchange.principal.tenant_id, exchange.request.model)
         self._p.metrics.client_disconnects.labels(**labels).inc()
         if attempt is None:
-            return Ending("cancelled", now, release=not exchange.set_aside)
+            return Ending("cancelled", now, release=not (exchange.set_aside or exchange.continued))
         attempt.replica.breaker.neutral()
         return Ending("ok" if attempt.is_complete else "cancelled", now)
 
@@ -183,11 +183,14 @@ class Pipeline:
         if ending.release:
             p.ledger.release(exchange.request_id, ending.error_code or ending.status, ending.status)
             exchange.ticket.give_back()
+        elif exchange.continued:
+            p.closer.take(exchange, ending)
         elif attempt is None or (attempt.is_over and (attempt.figure is not None or ending.unbilled)):
             p.closer.settle(exchange, ending)
         else:
             p.closer.take(exchange, ending)
-        if ending.status == "ok" and attempt is not None and attempt.figure is not None:
+        is_plain = ending.status == "ok" and not exchange.continued
+        if is_plain and attempt is not None and attempt.figure is not None:
             usage, request = attempt.figure.usage, exchange.request
             p.estimator.learn(request.model, request.body_bytes, usage.prompt_tokens, usage.completion_tokens)
             p.replicas.reported(attempt.replica, attempt.work, usage.prompt_tokens, usage.cached_tokens)

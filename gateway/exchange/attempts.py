@@ -22,7 +22,7 @@ from gateway.obs.metrics import Metrics
 from gateway.routing import LiveReplica, Replicas
 from gateway.routing.target import PoolTimes
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
-from gateway.wire import StreamScanner
+from gateway.wire import Continuation, StreamScanner
 from gateway.wire.answer import Rename
 
 __all__ = ["Attempts"]
@@ -42,8 +42,8 @@ class Attempts:
     metrics: Metrics
 
     async def run(self, exchange: Exchange, sink: Sink) -> None:
-        """Tries replicas until one has answered; another one only while no data has come. Raises the GatewayError of
-        the last attempt."""
+        """Tries replicas until one has answered. While no data has come, another one answers; afterwards, another one
+        goes on with the answer. Raises the GatewayError of the last attempt."""
         target = exchange.target
         self.replicas.budget(target.pool_id).note_request(self.clock.monotonic())
         replica = next(iter(self.replicas.order(target, exchange.prompt)), None)
@@ -61,14 +61,17 @@ class Attempts:
         deadlines = Deadlines(timeouts, is_stream, partial(_pulse, exchange, sink) if is_stream else None)
         tried: set[ReplicaId] = set()
         is_fresh = False
+        if is_stream and exchange.request.choices == 1 and self._could_resume(exchange, replica):
+            exchange.continuation = Continuation()
         for number in range(ATTEMPTS_MAX):
             attempt = self._open(exchange, exchange.first_attempt + number, replica, is_fresh)
             tried.add(replica.id)
             failed = await self._try(exchange, attempt, deadlines, sink)
             if failed is None:
                 return
-            is_last = number + 1 == ATTEMPTS_MAX or attempt.has_data or deadlines.expired == "total"
-            following = None if is_last else self._next(exchange, attempt, failed, tried)
+            is_last = number + 1 == ATTEMPTS_MAX or deadlines.expired == "total"
+            find = self._heir if exchange.has_data else self._next
+            following = None if is_last else find(exchange, attempt, failed, tried)
             if following is None:
                 raise failed.error
             await self._set_aside(exchange, attempt, following)
@@ -76,7 +79,7 @@ class Attempts:
             self.metrics.upstream_retries.labels(pool=target.pool_id).inc()
 
     def _open(self, exchange: Exchange, number: int, replica: LiveReplica, is_fresh: bool) -> Attempt:
-        target = exchange.target
+        target, continued = exchange.target, exchange.continued
         rename = Rename.between(target.upstream_model, target.served_model)
         attempt = exchange.attempt = Attempt(
             number=number,
@@ -84,11 +87,12 @@ class Attempts:
             dialect=dialect_of(target.engine_kind, self.dialects),
             # An engine that somebody else runs must never see the key of ours.
             key=self.engine_key if target.engine_kind != "external" else None,
-            scanner=StreamScanner(not exchange.request.include_usage, rename),
+            scanner=StreamScanner(not exchange.request.include_usage, rename, exchange.continuation),
             rename=rename,
             epoch=replica.epoch,
             work=self.replicas.began(replica, target, exchange.prompt),
             is_fresh=is_fresh,
+            resumed_from=continued[-1].number if continued else None,
         )
         return attempt
 
@@ -117,12 +121,34 @@ class Attempts:
     async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
         """Nobody waits for this attempt any more. An abort names the request, so the same replica must have
         let go of it before it is asked again; another one need not wait for that."""
-        exchange.set_aside.append(attempt)
+        attempt.scanner.detach()
+        (exchange.continued if attempt.has_data else exchange.set_aside).append(attempt)
         exchange.attempt = None
         if following is attempt.replica:
             await self.closer.stop(exchange, attempt)
         else:
             await self.closer.abandon(exchange, attempt)
+
+    def _could_resume(self, exchange: Exchange, replica: LiveReplica) -> bool:
+        dialect = dialect_of(exchange.target.engine_kind, self.dialects)
+        return dialect.can_resume and self.replicas.has_another(exchange.target, replica)
+
+    def _heir(
+        self, exchange: Exchange, attempt: Attempt, failed: AttemptFailed, tried: set[ReplicaId]
+    ) -> LiveReplica | None:
+        """Who goes on with an answer that has begun. A replica that died or hangs is left for nothing, however many
+        streams it had; one that lives and failed may fail again, which the retry budget bounds."""
+        target, answer = exchange.target, exchange.continuation
+        if answer is None or not answer.is_possible or failed.verdict in ("client", "outlasted"):
+            return None
+        candidates = self.replicas.order(target, exchange.prompt, tried)
+        if not candidates:
+            return None
+        is_alive = failed.verdict == "failed" and failed.is_over and attempt.has_data
+        if is_alive and not self.replicas.budget(target.pool_id).take(self.clock.monotonic()):
+            return None
+        self.metrics.continued_streams.labels(pool=target.pool_id).inc()
+        return candidates[0]
 
     def _next(
         self, exchange: Exchange, attempt: Attempt, failed: AttemptFailed, tried: set[ReplicaId]

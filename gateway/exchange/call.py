@@ -70,6 +70,9 @@ class UpstreamCalls:
     async def _call(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
         order = self._order(exchange, attempt)
         call = attempt.dialect.prepare(attempt.url, attempt.key, exchange.request, order)
+        if attempt.resumed_from is not None:
+            assert exchange.continuation is not None
+            call = attempt.dialect.resumed(attempt.url, call, exchange.continuation, attempt.resumed_from)
         reply = await self._client.post(
             call.url, call.headers, call.body, fresh=attempt.is_fresh, connect_s=deadlines.timeouts.connect_s
         )
@@ -176,4 +179,5 @@ class UpstreamCalls:
             max_prompt_tokens=exchange.max_prompt_tokens,
             max_output_tokens=exchange.max_output_tokens,
             seed=exchange.seed,
+            wants_token_ids=exchange.continuation is not None,
         )

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from gateway.clock import Clock
-from gateway.exchange.ending import Ending, settlement_of
+from gateway.exchange.ending import Ending, known_tokens, settlement_of
 from gateway.exchange.state import Attempt, Exchange
 from gateway.ledger import Ledger
 from gateway.obs.logging import get_logger
@@ -102,12 +102,15 @@ class Closer:
 
     async def _close(self, exchange: Exchange, ending: Ending) -> None:
         attempt = exchange.attempt
-        assert attempt is not None, "there is something to close"
         try:
-            await self.stop(exchange, attempt)
-            if attempt.figure is None and attempt.dialect.has_journal:
+            if attempt is not None:
+                await self.stop(exchange, attempt)
+            if exchange.continued:
+                exchange.ticket.correct(known_tokens(exchange))
+                await asyncio.gather(*(self._read_journal(exchange, one) for one in exchange.chain))
+            elif attempt is not None and attempt.figure is None and attempt.dialect.has_journal:
                 exchange.ticket.correct(attempt.scanner.events)  # its slot is free, whoever has the figure
-                attempt.figure = await self._journalled(exchange, attempt)
+                await self._read_journal(exchange, attempt)
         finally:
             self.settle(exchange, ending)
 
@@ -124,6 +127,10 @@ class Closer:
         except (UpstreamError, TimeoutError) as error:
             _log.warning("an aborted answer did not end", replica=attempt.replica.id, error=repr(error))
         attempt.saw(attempt.scanner.usage)
+
+    async def _read_journal(self, exchange: Exchange, attempt: Attempt) -> None:
+        """A stream that was continued tells the usage of the whole answer: what this attempt did only its journal."""
+        attempt.figure = await self._journalled(exchange, attempt)
 
     async def _journalled(self, exchange: Exchange, attempt: Attempt) -> Figure | None:
         """Its final figure; None if the journal has none, or cannot be read for too long."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.exchange.state import Attempt, Exchange
+from gateway.ledger.resumed import Produced, chain_records
 from gateway.ledger.types import (
     AttemptRecord,
     Settlement,
@@ -17,9 +18,10 @@ from gateway.ledger.types import (
     Timings,
     UnbilledReason,
 )
+from gateway.upstream.dialect import Figure
 from gateway.wire import Usage
 
-__all__ = ["Ending", "settlement_of", "unbilled_record"]
+__all__ = ["Ending", "known_tokens", "settlement_of", "unbilled_record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Ending:
 
 
 def settlement_of(exchange: Exchange, ending: Ending, occurred_at: datetime) -> Settlement:
+    if exchange.continued:
+        return _settlement_of_chain(exchange, ending, occurred_at)
     attempt = exchange.attempt
     records = [unbilled_record(earlier, "retry") for earlier in exchange.set_aside if _is_told(earlier)]
     usage, is_known = None, True
@@ -57,6 +61,52 @@ def settlement_of(exchange: Exchange, ending: Ending, occurred_at: datetime) -> 
         timings=_timings(exchange, ending, usage),
         error_code=ending.error_code,
         is_provisional=not is_known,
+    )
+
+
+def known_tokens(exchange: Exchange) -> int:
+    """Of an answer that was continued, before the journals are read."""
+    usage = _usage_of_chain(exchange)
+    return usage.prompt_tokens + usage.completion_tokens
+
+
+def _settlement_of_chain(exchange: Exchange, ending: Ending, occurred_at: datetime) -> Settlement:
+    """Several engines worked on the answer. By their own records if all can be read; else provisionally, by what the
+    last one said of the whole, or what was passed on."""
+    chain, usage = exchange.chain, _usage_of_chain(exchange)
+    produced = [_produced(one, one.figure) for one in chain if one.figure is not None]
+    is_known = len(produced) == len(chain)
+    records = [unbilled_record(earlier, "retry") for earlier in exchange.set_aside if _is_told(earlier)]
+    records += chain_records(produced) if is_known else [_billed_record(chain[-1], usage)]
+    return Settlement(
+        hold=exchange.hold,
+        status=ending.status,
+        occurred_at=occurred_at,
+        attempts=tuple(records),
+        reasoning_tokens=usage.reasoning_tokens,
+        timings=_timings(exchange, ending, usage),
+        error_code=ending.error_code,
+        is_provisional=not is_known,
+    )
+
+
+def _usage_of_chain(exchange: Exchange) -> Usage:
+    told = exchange.chain[-1].scanner.usage
+    if told is not None:
+        return told
+    assert exchange.continuation is not None, "it was continued"
+    return Usage(exchange.hold.reservation.fallback_prompt_tokens, len(exchange.continuation.ids))
+
+
+def _produced(attempt: Attempt, figure: Figure) -> Produced:
+    return Produced(
+        attempt.number,
+        attempt.replica.id,
+        attempt.epoch,
+        figure.usage.prompt_tokens,
+        figure.usage.cached_tokens,
+        figure.usage.completion_tokens,
+        figure.overrun_tokens,
     )
 
 

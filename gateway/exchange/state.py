@@ -13,7 +13,7 @@ from gateway.routing.target import RequestClass
 from gateway.tenancy.principal import Principal
 from gateway.upstream import Dialect, UpstreamReply
 from gateway.upstream.dialect import Figure
-from gateway.wire import GenerationRequest, StreamScanner, Usage
+from gateway.wire import Continuation, GenerationRequest, StreamScanner, Usage
 from gateway.wire.answer import Rename
 
 __all__ = ["Attempt", "Caller", "Exchange"]
@@ -53,6 +53,10 @@ class Attempt:
     """The engine is done with it: nothing is left to abort, and it no longer counts as in flight."""
     is_complete: bool = False
     """The whole answer has come from the engine."""
+    resumed_from: int | None = None
+    """The attempt whose answer this one goes on with."""
+    is_refused: bool = False
+    """It never worked: no engine has a record of it."""
 
     @property
     def url(self) -> str:
@@ -65,6 +69,7 @@ class Attempt:
 
     def did_nothing(self) -> None:
         """The engine refused it, or never met it."""
+        self.is_refused = True
         self.figure = Figure(Usage(0, 0))
 
     def saw(self, usage: Usage | None) -> None:
@@ -92,6 +97,21 @@ class Exchange:
     set_aside: list[Attempt] = field(default_factory=list)
     """Attempts that were tried again elsewhere; nobody pays for them."""
     attempt: Attempt | None = None
+    continuation: Continuation | None = None
+    """What is needed to go on elsewhere, if somebody could."""
+    continued: list[Attempt] = field(default_factory=list)
+    """Attempts that died over the answer, and others went on with; what they gave is paid for."""
     first_data_at: float | None = None
     keep_alive: KeepAlive | None = None
     """Once the caller of a stream has heard nothing for too long."""
+
+    @property
+    def has_data(self) -> bool:
+        """The caller has some of the answer."""
+        return bool(self.continued) or (self.attempt is not None and self.attempt.has_data)
+
+    @property
+    def chain(self) -> list[Attempt]:
+        """All that worked on an answer that was continued, in their order."""
+        last = self.attempt
+        return [*self.continued, *([last] if last is not None and not last.is_refused else [])]

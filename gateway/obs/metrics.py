@@ -170,6 +170,9 @@ class Metrics:
             "upstream_attempts", "Attempts at a replica by outcome.", ["pool", "outcome"]
         )
         self.upstream_retries = self._counter("upstream_retries", "Second and third attempts.", ["pool"])
+        self.continued_streams = self._counter(
+            "continued_streams", "Times that a replica was asked to go on with another's stream.", ["pool"]
+        )
         self.breaker_open = self._gauge("breaker_open", "1 while a replica's breaker is open.", ["replica"])
         self.replica_running = self._gauge("replica_running", "Requests a replica runs.", ["replica"])
         self.replica_waiting = self._gauge("replica_waiting", "Requests a replica queues.", ["replica"])

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gateway.ids import ReplicaId, RequestId
+from gateway.ledger.resumed import Produced, chain_records
 from gateway.ledger.types import AttemptRecord, Hold, Settlement, SettlementStatus, Timings, UnbilledReason
 from gateway.reconcile.journal import JournalRecord
 
-__all__ = ["JournalAttempt", "merge", "settlement_from_journal", "settlement_without_evidence"]
+__all__ = ["JournalAttempt", "is_whole", "merge", "settlement_from_journal", "settlement_without_evidence"]
 
 _STATUS: dict[str | None, SettlementStatus] = {
     "stop": "ok",
@@ -50,17 +51,21 @@ def merge(replica_id: ReplicaId, records: Iterable[JournalRecord]) -> list[Journ
 
 
 def settlement_from_journal(hold: Hold, attempts: Sequence[JournalAttempt]) -> Settlement:
-    """The last attempt served the caller and is billed, if anybody is to pay for it; what came before it was retried."""
-    *earlier, last = sorted(attempts, key=lambda one: one.attempt)
-    reason = _why_unbilled(hold, last)
+    """The last attempt served the caller and is billed, if anybody is to pay for it, with those whose answer it went on
+    with; what else came before it was retried."""
+    chain = _chain(attempts)
+    last, links = chain[-1], {one.attempt for one in chain}
+    retried = [_unbilled(one, "retry") for one in attempts if one.attempt not in links]
+    reason = None if len(chain) > 1 else _why_unbilled(hold, last)
+    if reason is not None:
+        served: Sequence[AttemptRecord] = [_unbilled(last, reason)]
+    else:
+        served = chain_records([_produced(one) for one in chain]) if len(chain) > 1 else [_billed(last)]
     return Settlement(
         hold=hold,
         status=_status(last, reason),
         occurred_at=last.at,
-        attempts=(
-            *(_unbilled(one, "retry") for one in earlier),
-            _billed(last) if reason is None else _unbilled(last, reason),
-        ),
+        attempts=tuple(sorted([*retried, *served], key=lambda record: record.attempt)),
         timings=Timings(queue_ms=last.queue_ms, ttft_ms=last.ttft_ms, e2e_ms=last.e2e_ms),
         error_code="gateway_lost",
     )
@@ -122,6 +127,37 @@ def _grown(known: JournalAttempt | None, new: JournalAttempt) -> JournalAttempt:
         completion_tokens=max(known.completion_tokens, new.completion_tokens),
         overrun_tokens=max(known.overrun_tokens, new.overrun_tokens),
         resumed_from=known.resumed_from if new.resumed_from is None else new.resumed_from,
+    )
+
+
+def is_whole(attempts: Iterable[JournalAttempt]) -> bool:
+    """Whether every attempt is there whose answer another one went on with."""
+    numbers = {one.attempt for one in attempts}
+    return all(one.resumed_from is None or one.resumed_from in numbers for one in attempts)
+
+
+def _chain(attempts: Sequence[JournalAttempt]) -> list[JournalAttempt]:
+    """The last attempt, after all those whose answer it goes on with."""
+    by_number = {one.attempt: one for one in attempts}
+    link: JournalAttempt | None = by_number[max(by_number)]
+    chain: list[JournalAttempt] = []
+    while link is not None:
+        chain.append(link)
+        before = link.resumed_from
+        link = by_number.get(before) if before is not None and before < link.attempt else None
+    return chain[::-1]
+
+
+def _produced(one: JournalAttempt) -> Produced:
+    return Produced(
+        one.attempt,
+        one.replica_id,
+        one.epoch,
+        one.prompt_tokens,
+        one.cached_tokens,
+        one.completion_tokens,
+        one.overrun_tokens,
+        one.finish_reason,
     )
 
 

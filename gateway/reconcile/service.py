@@ -31,6 +31,7 @@ from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.reconcile.evidence import (
     JournalAttempt,
+    is_whole,
     settlement_from_journal,
     settlement_without_evidence,
 )
@@ -132,7 +133,8 @@ class Reconciler:
             return None
         if attempts:
             living = view.readable - view.gone
-            is_cut_off = any(not one.has_ended and one.replica_id in living for one in attempts)
+            is_cut_off = not is_whole(attempts)
+            is_cut_off |= any(not one.has_ended and one.replica_id in living for one in attempts)
             if is_cut_off and self._clock.now() < hold.expires_at:
                 return None  # the engine's supervisor closes such a journal; its last word is still to come
             return settlement_from_journal(hold, attempts)
@@ -147,7 +149,9 @@ class Reconciler:
             holds = await holds_of(connection, wanted) | await provisional_holds(connection, wanted)
             evidence = await attempts_of(connection, wanted)
         settlements = [
-            settlement_from_journal(hold, evidence[request_id]) for request_id, hold in holds.items()
+            settlement_from_journal(hold, evidence[request_id])
+            for request_id, hold in holds.items()
+            if is_whole(evidence[request_id])
         ]
         return await self._settle(settlements, "journal")
 

@@ -220,6 +220,11 @@ class Replicas:
                 replica.is_draining = status.state == "draining"
                 self._export(replica, status.load)
 
+    @property
+    def known(self) -> list[LiveReplica]:
+        """Those that are there, and those that have left a short while ago."""
+        return list(self._known.values())
+
     def in_flight(self) -> int:
         """Attempts of this gateway that some engine is working on."""
         return sum(replica.in_flight for replica in self._known.values())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.upstream.client import UpstreamClient
+from gateway.wire.continuation import Continuation
 from gateway.wire.request import GenerationRequest
 from gateway.wire.usage import Usage
 
@@ -37,6 +38,8 @@ class Order:
     max_prompt_tokens: int
     max_output_tokens: int  # per choice
     seed: int | None  # None: the client set one
+    wants_token_ids: bool = False
+    """Beside the stream, so that another replica can go on with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,16 @@ class Dialect(Protocol):
         """The engine can say afterwards what it produced."""
         ...
 
+    @property
+    def can_resume(self) -> bool:
+        """The engine can go on with a stream that another one of its kind began."""
+        ...
+
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call: ...
+
+    def resumed(self, base_url: str, call: Call, answer: Continuation, resumed_from: int) -> Call:
+        """The same call, to go on with an answer where attempt `resumed_from` left it. Only if `can_resume`."""
+        ...
 
     async def abort(self, client: UpstreamClient, base_url: str, key: str | None, request_id: str) -> bool:
         """True when the engine will end the attempt's own answer at once, with its final figure."""

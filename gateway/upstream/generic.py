@@ -10,6 +10,7 @@ from typing import Any
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.dialect import PATHS, Call, Figure, Order
 from gateway.upstream.native import CLIENT_MAY_NOT_SET, authorization, with_usage
+from gateway.wire.continuation import Continuation
 from gateway.wire.request import CHAT, GenerationRequest, render
 
 __all__ = ["GenericDialect"]
@@ -17,6 +18,7 @@ __all__ = ["GenericDialect"]
 
 class GenericDialect:
     has_journal = False
+    can_resume = False
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:
         changes: dict[str, Any] = {"model": order.upstream_model}
@@ -33,6 +35,9 @@ class GenericDialect:
         }
         body = render(request, changes, CLIENT_MAY_NOT_SET)
         return Call(base_url + PATHS[request.endpoint], headers, body)
+
+    def resumed(self, base_url: str, call: Call, answer: Continuation, resumed_from: int) -> Call:
+        raise AssertionError("such an engine is never asked to")
 
     async def abort(self, client: UpstreamClient, base_url: str, key: str | None, request_id: str) -> bool:
         return False

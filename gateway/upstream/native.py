@@ -12,6 +12,7 @@ import orjson
 
 from gateway.upstream.client import UpstreamClient, UpstreamError
 from gateway.upstream.dialect import PATHS, Call, Figure, Order
+from gateway.wire.continuation import Continuation
 from gateway.wire.journal import read_figure
 from gateway.wire.request import GenerationRequest, render
 
@@ -25,6 +26,7 @@ CLIENT_MAY_NOT_SET = frozenset({"cache_salt", "priority"})
 
 class NativeDialect:
     has_journal = True
+    can_resume = True
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:
         changes: dict[str, Any] = {"model": order.upstream_model}
@@ -46,8 +48,13 @@ class NativeDialect:
         }
         if request.is_sampled:
             headers["x-max-output-tokens"] = str(order.max_output_tokens)
+        if order.wants_token_ids:
+            headers["x-emit-token-ids"] = "1"
         body = render(request, changes, CLIENT_MAY_NOT_SET)
         return Call(base_url + PATHS[request.endpoint], headers, body)
+
+    def resumed(self, base_url: str, call: Call, answer: Continuation, resumed_from: int) -> Call:
+        return Call(f"{base_url}/internal/resume", call.headers, answer.body(call.body, resumed_from))
 
     async def abort(self, client: UpstreamClient, base_url: str, key: str | None, request_id: str) -> bool:
         headers = {"content-type": "application/json", **authorization(key)}

@@ -5,6 +5,7 @@ engine and no tenant.
 """
 
 from gateway.wire.answer import Answer, read_answer, read_error
+from gateway.wire.continuation import Continuation
 from gateway.wire.request import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, GenerationRequest, parse_generation
 from gateway.wire.stream import StreamScanner
 from gateway.wire.usage import Usage
@@ -14,6 +15,7 @@ __all__ = [
     "COMPLETIONS",
     "EMBEDDINGS",
     "Answer",
+    "Continuation",
     "Endpoint",
     "GenerationRequest",
     "StreamScanner",

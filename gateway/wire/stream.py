@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from gateway.wire.answer import EngineError, Rename, error_of
+from gateway.wire.continuation import Continuation
 from gateway.wire.usage import Usage, read_usage
 
 __all__ = ["EventTooLarge", "StreamScanner"]
@@ -29,7 +30,10 @@ class EventTooLarge(Exception):
 class StreamScanner:
     """One per upstream attempt. After `done` or `error` nothing more is passed on."""
 
-    def __init__(self, hide_usage: bool, rename: Rename | None) -> None:
+    def __init__(
+        self, hide_usage: bool, rename: Rename | None, continuation: Continuation | None = None
+    ) -> None:
+        """`continuation`: the engine was asked for token ids; then only whole events are passed on, to the end."""
         self.usage: Usage | None = None
         self.error: EngineError | None = None
         self.done = False
@@ -37,6 +41,7 @@ class StreamScanner:
         """Data events passed on; without usage the best count of produced tokens there is."""
         self._hide_usage = hide_usage
         self._rename = rename
+        self._continuation = continuation
         self._tail = b""
         self._is_over = False
 
@@ -44,17 +49,32 @@ class StreamScanner:
         if self._tail:
             data = self._tail + data
             self._tail = b""
+        rest = b""
+        if self._continuation is not None:
+            if not data.endswith(b"\n\n"):
+                data = self._keep_tail(data)
+                rest, self._tail = self._tail, b""
+            data = self._continuation.strip(data)
         if b'"usage"' in data or b'"error"' in data or b"[DONE]" in data or self._is_over:
             data = self._slowly(self._keep_tail(data))
         else:
             if not data.endswith(b"\n\n"):
                 data = self._keep_tail(data)
             self.events += data.count(b"\ndata:") + data.startswith(b"data:")
+        if rest:
+            self._tail = rest
         return self._rename.apply(data) if self._rename is not None else data
+
+    def detach(self) -> None:
+        """Somebody else goes on with the answer: what still comes here is passed on to nobody."""
+        if self._continuation is not None:
+            self._continuation = Continuation()
 
     def finish(self) -> bytes:
         """At the end of the stream: an event that was not closed by an empty line still counts."""
         tail, self._tail = self._tail, b""
+        if self._continuation is not None:
+            return b""  # cut off in the middle: whoever goes on with the answer brings it whole
         return self.feed(tail + b"\n\n") if tail.strip() else b""
 
     def _keep_tail(self, data: bytes) -> bytes:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
@@ -20,10 +19,12 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes import replies
+from tests.fakes import replies, resume
 from tests.fakes.answers import as_json, cut, refuse
+from tests.fakes.journal import record_of
 from tests.fakes.replies import Usage
-from tests.fakes.script import DRAINING, TOO_LONG, Plan, Refusal, Script, Seen
+from tests.fakes.resume import Resumed
+from tests.fakes.script import DRAINING, MISMATCH, TOO_LONG, Plan, Refusal, Script, Seen
 
 __all__ = ["FakeEngine", "Refusal", "Script", "Seen"]
 
@@ -37,6 +38,7 @@ class FakeEngine:
         self.port = port
         self.default = Script()
         self.state = "ready"
+        self.model_hash = "hash-1"
         self.max_model_len = 8192
         self.reported_waiting = 0
         self.reported_kv_usage = 0.0
@@ -69,6 +71,7 @@ class FakeEngine:
                 web.get("/ready", self._ready),
                 web.get("/internal/status", self._status),
                 web.post("/internal/abort", self._abort),
+                web.post("/internal/resume", self._resume),
                 web.post("/internal/drain", self._drain),
                 web.get("/internal/usage", self._usage),
             ]
@@ -125,10 +128,22 @@ class FakeEngine:
             body = await request.json()
         except ValueError:
             return as_json(400, replies.error("The body is not JSON.", "invalid_request_error"))
+        return await self._take(request, request.path, body, None)
+
+    async def _resume(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        resumed = Resumed.read(body)
+        if resumed.start["model_hash"] != self.model_hash:
+            return refuse(MISMATCH)
+        return await self._take(request, resumed.start["path"], body["request"], resumed)
+
+    async def _take(
+        self, request: web.Request, path: str, body: dict[str, Any], resumed: Resumed | None
+    ) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
         self._peers.add(request.transport.get_extra_info("peername") if request.transport else None)
         self.connections_made = len(self._peers)
-        seen = Seen(len(self.requests), request.path, headers, body)
+        seen = Seen(len(self.requests), path, headers, body, resumed=resumed)
         self.requests.append(seen)
         script = self._scripts.popleft() if self._scripts else self.default
         refusal = self._refusal(body, script)
@@ -161,7 +176,7 @@ class FakeEngine:
         return None
 
     async def _answer(self, request: web.Request, seen: Seen, script: Script) -> web.StreamResponse:
-        prompt = len(replies.words(seen.body))
+        prompt = len(replies.words(seen.body)) + seen.replayed
         seen.usage = Usage(prompt, 0, min(script.cached_tokens, prompt))
         self._record(seen, "start")
         self._tick()
@@ -195,25 +210,34 @@ class FakeEngine:
                 await asyncio.sleep(0)
             seen.state = "finished"
             return response
-        finish = plan.finish
+        finish, marks, lines = plan.finish, seen.emits_ids, b""
+        if marks and seen.resumed is None:
+            lines = resume.begin(seen.path, seen.usage.cached_tokens, self.model_hash, plan.head)
         for index, token in enumerate(plan.tokens):
+            if index < seen.replayed:
+                continue
             if await self._misfortune(request, seen, script, index, response):
                 return response
             if seen.abort.is_set():
                 finish = "abort"
                 break
             text = token if index == 0 else " " + token
-            await response.write(replies.chunk(seen.chat, plan.head, text, index == 0))
-            seen.usage = Usage(seen.usage.prompt_tokens, index + 1, seen.usage.cached_tokens)
+            chunk = replies.chunk(seen.chat, plan.head, text, index == 0)
+            await response.write(lines + resume.ids(index) + chunk if marks else chunk)
+            lines = b""
+            made = index + 1 - seen.replayed
+            seen.usage = Usage(seen.usage.prompt_tokens, made, seen.usage.cached_tokens)
             self._record(seen, "progress")
             self._tick()
             await self._pause(seen, script.token_delay_s)
         if await self._misfortune(request, seen, script, len(plan.tokens), response):
             return response
         seen.state = "aborted" if seen.abort.is_set() else "finished"
-        await response.write(replies.chunk(seen.chat, plan.head, "", False, finish))
+        end = replies.chunk(seen.chat, plan.head, "", False, finish)
+        if seen.resumed is None or not seen.resumed.has_ended:
+            await response.write(lines + resume.END + end if marks else end)
         if script.usage and (seen.body.get("stream_options") or {}).get("include_usage"):
-            await response.write(replies.usage_chunk(seen.chat, plan.head, seen.usage))
+            await response.write(replies.usage_chunk(seen.chat, plan.head, seen.whole_usage))
         await response.write(replies.DONE)
         return response
 
@@ -282,6 +306,8 @@ class FakeEngine:
             return
 
     def _head(self, seen: Seen) -> dict[str, Any]:
+        if seen.resumed is not None:
+            return seen.resumed.head
         prefix = "chatcmpl" if seen.chat else "cmpl"
         return {"id": f"{prefix}-{next(self._ids)}", "created": 1_700_000_000, "model": self.model}
 
@@ -353,27 +379,7 @@ class FakeEngine:
         self._tick()
 
     def _record(self, seen: Seen, kind: str) -> None:
-        end = kind == "end"
-        self.journal.append(
-            {
-                "kind": kind,
-                "request_id": seen.request_id,
-                "engine_request_id": f"engine-{seen.number}",
-                "attempt": seen.attempt,
-                "epoch": self.epoch,
-                "prompt_tokens": seen.usage.prompt_tokens,
-                "cached_tokens": seen.usage.cached_tokens,
-                "completion_tokens": None if kind == "start" else seen.usage.completion_tokens,
-                "overrun_tokens": 0 if end else None,
-                "finish_reason": {"finished": "stop", "died": "error"}.get(seen.state, "abort")
-                if end
-                else None,
-                "queue_ms": 0.0 if end else None,
-                "ttft_ms": 0.0 if end else None,
-                "e2e_ms": 0.0 if end else None,
-                "at_ms": int(time.time() * 1000),
-            }
-        )
+        self.journal.append(record_of(seen, kind, self.epoch))
 
     def _tick(self) -> None:
         self._changed.set()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.replies import Usage
+from tests.fakes.resume import Resumed
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Refusal:
 OVERLOADED = Refusal(503, "service_unavailable_error", "server_is_overloaded", "The queue is full.", 1)
 DRAINING = Refusal(503, "service_unavailable_error", "draining", "This replica is draining.", 1)
 TOO_LONG = Refusal(400, "invalid_request_error", "context_length_exceeded", "The prompt is too long.")
+MISMATCH = Refusal(409, "invalid_request_error", "model_mismatch", "This answer was begun by other weights.")
 BROKEN = Refusal(500, "server_error", None, "Something broke.")
 
 
@@ -59,6 +61,7 @@ class Seen:
     body: dict[str, Any]
     state: str = "running"  # → finished | aborted | cancelled | refused | died
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    resumed: Resumed | None = None
     abort: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -68,6 +71,23 @@ class Seen:
     @property
     def attempt(self) -> int:
         return int(self.headers.get("x-gateway-attempt", "0"))
+
+    @property
+    def replayed(self) -> int:
+        """Tokens of the answer that another engine had made."""
+        return len(self.resumed.outputs) if self.resumed is not None else 0
+
+    @property
+    def emits_ids(self) -> bool:
+        return self.headers.get("x-emit-token-ids") == "1"
+
+    @property
+    def whole_usage(self) -> Usage:
+        """What the caller is told: the prompt once, and all of the answer."""
+        if self.resumed is None:
+            return self.usage
+        made, cached = self.usage.completion_tokens + self.replayed, self.resumed.start["cached_tokens"]
+        return Usage(self.usage.prompt_tokens - self.replayed, made, cached)
 
     @property
     def chat(self) -> bool:

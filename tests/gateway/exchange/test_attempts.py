@@ -196,7 +196,7 @@ async def test_leaving_draining_replicas_takes_no_retry_budget(
 class TestHanging:
     @pytest.fixture
     def gateway_changes(self) -> dict[str, Any]:
-        return {"upstream": {"first_token_timeout_s": 0.4}}
+        return {"upstream": {"first_token_timeout_s": 1.0}}
 
     async def test_the_attempt_before_is_stopped_and_nobody_pays_for_it(
         self, gateway: Gateway, engine: FakeEngine, second: FakeEngine

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.ids import ReplicaId, RequestId
 from gateway.ledger.types import Hold
-from gateway.reconcile.evidence import merge, settlement_from_journal, settlement_without_evidence
+from gateway.reconcile.evidence import is_whole, merge, settlement_from_journal, settlement_without_evidence
 from gateway.reconcile.journal import JournalRecord
 from tests.gateway.ledger.builders import reservation
 
@@ -79,6 +79,23 @@ def test_where_it_was_resumed_is_passed_on() -> None:
     for reason in ("stop", "error"):
         attempts = merge(R, [record("start", resumed_from=3), record("end", 5, finish_reason=reason)])
         assert settlement_from_journal(HOLD, attempts).attempts[0].resumed_from == 3
+
+
+def test_an_answer_that_was_continued_is_paid_once() -> None:
+    """The second engine read ten tokens of prompt and three of output again; the third one never came to work."""
+    resumed = replace(record("end", 4, attempt=2, resumed_from=0, finish_reason="stop"), prompt_tokens=13)
+    lost = replace(record("end", 0, attempt=1, resumed_from=0, finish_reason="error"), prompt_tokens=13)
+    attempts = merge(R, [record("end", 5, finish_reason="error"), lost, resumed])
+    assert is_whole(attempts)
+    assert not is_whole(attempts[1:])
+    settled = settlement_from_journal(STREAM, attempts)
+    assert [(one.billed_prompt_tokens, one.billed_completion_tokens) for one in settled.attempts] == [
+        (10, 3),
+        (0, 0),
+        (0, 4),
+    ]
+    assert [one.unbilled_reason for one in settled.attempts] == ["retry", "retry", "resume_prefill"]
+    assert settled.status == "ok"
 
 
 def test_it_happened_when_the_engine_says() -> None:
