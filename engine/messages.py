@@ -166,6 +166,8 @@ class LoadStats(msgspec.Struct, frozen=True, kw_only=True):
     """Copied to host memory so far, and back from it."""
     num_pages_restored: int = 0
     steps: int = 0
+    busy_s: float = 0.0
+    """Time in steps so far."""
     step_ms: float = 0.0
     """Duration of the last finished step."""
     batch_tokens: int = 0

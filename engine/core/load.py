@@ -24,6 +24,7 @@ class LoadMeter:
         self._num_steps = 0
         self._step: Step | None = None
         self._step_s = 0.0
+        self._busy_s = 0.0
         self._num_prompt_tokens = 0
         self._last_done_s = float("-inf")
         self._read_s = 0.0
@@ -35,6 +36,7 @@ class LoadMeter:
     def step_done(self, step: Step, launched_s: float, now: float) -> None:
         """A step launched while another ran began when that one was done."""
         self._step_s = now - max(launched_s, self._last_done_s)
+        self._busy_s += self._step_s
         self._last_done_s = now
         self._step = step
         self._num_steps += 1
@@ -62,6 +64,7 @@ class LoadMeter:
             num_pages_offloaded=scheduler.kv.host.num_offloaded,
             num_pages_restored=scheduler.kv.host.num_restored,
             steps=self._num_steps,
+            busy_s=self._busy_s,
             step_ms=self._step_s * 1e3,
             batch_tokens=0 if step is None else step.num_tokens,
             batch_rows=0 if step is None else len(step.requests),

@@ -61,7 +61,19 @@ CORE_GAUGES: Mapping[str, tuple[str, str]] = {
     "vllm:gpu_cache_usage_perc": ("kv_usage", "Older name of vllm:kv_cache_usage_perc."),
     "engine_waiting_tokens": ("num_waiting_tokens", "Prompt tokens that wait for admission."),
     "engine_batch_tokens": ("batch_tokens", "Tokens of the last step."),
+    "engine_batch_rows": ("batch_rows", "Sequences in the last step."),
+    "engine_batch_prompt_tokens": ("batch_prompt_tokens", "Tokens of the last step that prompts had."),
     "engine_predicted_queue_delay_seconds": ("predicted_queue_delay_s", "Expected wait of a new request."),
+    "engine_predicted_ttft_seconds": ("predicted_ttft_s", "Expected time to a new request's first token."),
+    "engine_sustainable_requests_per_second": (
+        "sustainable_rps",
+        "Requests of the usual kind that can be answered all the time; 0: not known yet.",
+    ),
+    "engine_fairness_ids": ("num_fairness_ids", "Fairness ids that live or still owe, in each class."),
+    "engine_fairness_spread_tokens": (
+        "fairness_spread",
+        "Virtual tokens between the most and the least served of the ids that wait.",
+    ),
     "engine_page_waste_ratio": ("page_waste", "Share of held page slots without a token, 0..1."),
 }
 CORE_COUNTERS: Mapping[str, tuple[str, str]] = {
@@ -69,6 +81,10 @@ CORE_COUNTERS: Mapping[str, tuple[str, str]] = {
     "vllm:prefix_cache_hits": ("prefix_hits", "Prompt tokens found in the prefix cache."),
     "vllm:num_preemptions": ("num_preemptions", "Sequences preempted."),
     "engine_steps": ("steps", "Steps of the core."),
+    "engine_busy_seconds": ("busy_s", "Time in steps."),
+    "engine_requests_refused": ("num_refused", "Sequences refused as overload."),
+    "engine_pages_offloaded": ("num_pages_offloaded", "KV pages copied to host memory."),
+    "engine_pages_restored": ("num_pages_restored", "KV pages copied back from it."),
 }
 
 

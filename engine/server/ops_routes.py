@@ -40,6 +40,15 @@ async def load(services: Services, exchange: Exchange, caller: Caller) -> None:
         "waiting_tokens": stats.num_waiting_tokens,
         "kv_usage": stats.kv_usage,
         "predicted_queue_delay_s": stats.predicted_queue_delay_s,
+        "predicted_ttft_s": stats.predicted_ttft_s,
+        "sustainable_rps": stats.sustainable_rps,
+        "step_s": stats.step_ms / 1000,
+        "batch": {
+            "rows": stats.batch_rows,
+            "tokens": stats.batch_tokens,
+            "prompt_tokens": stats.batch_prompt_tokens,
+        },
+        "refused": stats.num_refused,
     }
     await exchange.reply(200, orjson.dumps(document))
 

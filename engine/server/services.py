@@ -136,4 +136,6 @@ class Services:
             "x-engine-running": str(load.num_running),
             "x-engine-waiting": str(load.num_waiting),
             "x-engine-kv-usage": f"{load.kv_usage:.4f}",
+            "x-engine-predicted-delay-ms": f"{load.predicted_queue_delay_s * 1e3:.0f}",
+            "x-engine-predicted-ttft-ms": f"{load.predicted_ttft_s * 1e3:.0f}",
         }

@@ -263,6 +263,8 @@ class FakeCore:
             num_preemptions=3,
             steps=self._state.steps,
             step_ms=2.0,
+            predicted_queue_delay_s=1.5,
+            predicted_ttft_s=1.75,
         )
         for worker in {*outputs, *beats}:
             self._transport.emit(worker, StepOutputs(outputs=outputs.get(worker, []), load=load))

@@ -126,6 +126,7 @@ MARKETS = {
 
 @pytest.mark.parametrize("name", MARKETS)
 def test_services_of_waiting_ids_differ_by_no_more_than_the_bound(name: str) -> None:
+    """Duty engine-4: what ids are served is equal by weight, whatever they send."""
     habits = MARKETS[name]
     gap = widest_gap(habits)
     print(name, "gap", gap, "bound", bound(habits))

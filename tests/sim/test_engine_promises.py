@@ -187,6 +187,7 @@ def test_a_large_request_is_not_starved_by_small_ones_that_fit() -> None:
 
 
 def test_every_request_is_answered_however_mixed() -> None:
+    """Duty engine-10: admission comes to no stop, whatever is asked for together."""
     rng, engine = random.Random(4), Virtual(settings(num_blocks=2000, max_num_seqs=32))
     for number in range(300):
         message = request(
@@ -226,6 +227,7 @@ def greedy(engine: Virtual) -> tuple[float, float]:
 
 
 def test_an_id_holds_no_more_than_its_share_and_the_rest_is_the_others() -> None:
+    """Duty engine-4: pages are shared as well as turns."""
     part, ttft_s = greedy(Virtual(settings(num_blocks=5000)))
     assert 0.4 < part < 0.505, "a page for each running answer is noticed when it is there"
     assert ttft_s < TTFT_S

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from engine.core.fairness import FairQueue
 from engine.messages import AddRequest
 from tests.sim.virtual import Virtual, poisson, request, settings
@@ -34,6 +36,7 @@ def overloaded(seed: int, *, quiet_rps: float = 2.0) -> Virtual:
 
 
 def test_the_line_is_bounded_and_an_id_cannot_fill_it() -> None:
+    """Duty engine-1: overload is answered, with a time to come back, and by the one who makes it."""
     engine = overloaded(1)
     flood, quiet = engine.of("flood"), engine.of("quiet")
     assert sum(story.is_refused for story in flood) > 300
@@ -59,6 +62,32 @@ def test_retry_after_is_about_the_time_that_the_line_takes() -> None:
     waits.sort()
     told.sort()
     assert 0.5 < told[len(told) // 2] / waits[len(waits) // 2] < 2.0
+
+
+@pytest.mark.parametrize("rate", [10.0, 20.0, 60.0])
+def test_the_first_token_comes_about_when_predicted(rate: float) -> None:
+    """Duty engine-12: predicted time to the first token and sustainable rate, from idle to overloaded."""
+    rng = random.Random(11)
+    engine = Virtual(settings(max_num_seqs=64))
+    predictions: dict[str, float] = {}
+    rates = []
+
+    def look() -> None:
+        stats = engine.loop._load.stats()
+        rates.append(stats.sustainable_rps)
+        for id in engine.stories.keys() - predictions.keys():
+            predictions[id] = stats.predicted_ttft_s
+
+    engine.on_turn = look
+    chats = poisson(rng, rate, 30.0, lambda n: request(f"r{n}", rng.randint(400, 1200), rng.randint(50, 200)))
+    engine.arrive(chats)
+    engine.run()
+    late = [story for story in engine.of("r") if story.arrived_s > 10.0]
+    told = sum(predictions[story.message.request_id] for story in late) / len(late)
+    took = sum(story.ttft_s for story in late) / len(late)
+    print("told", told, "took", took, "sustainable", rates[-1])
+    assert 0.5 < told / took < 2.0
+    assert 17.0 < rates[-1] < 32.0, "what the engine does with 64 rows"
 
 
 def test_who_waits_too_long_is_told_so() -> None:

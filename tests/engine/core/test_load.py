@@ -60,3 +60,23 @@ def test_a_line_that_moves_predicts_its_delay() -> None:
     assert 0.8 < load.predicted_queue_delay_s / (load.num_waiting * per_request_s) < 1.3
     engine.run()
     assert last(engine).predicted_queue_delay_s == 0.0
+
+
+def test_the_batch_is_described() -> None:
+    engine = Engine(config(max_num_batched_tokens=32))
+    engine.submit(add("a", 10, max_tokens=20))
+    engine.turn(3)
+    engine.submit(add("b", [7] * 60, max_tokens=20))
+    engine.turn(2)
+    load = last(engine)
+    assert (load.batch_rows, load.batch_tokens, load.batch_prompt_tokens) == (2, 32, 31)
+    assert abs(load.busy_s - load.steps * STEP_S) < 1e-6
+
+
+def test_refusals_and_ids_are_counted() -> None:
+    engine = Engine(config(max_num_seqs=1, max_num_queued_reqs=2))
+    engine.submit(*(add(f"r{i}", 5, max_tokens=300, fairness_id=f"id{i % 3}") for i in range(6)))
+    engine.turn(2)
+    load = last(engine)
+    assert (load.num_refused, load.num_fairness_ids) == (3, 3)
+    assert load.num_waiting == 2

@@ -153,6 +153,7 @@ def test_a_freed_row_may_be_given_away_in_the_same_schedule() -> None:
 
 
 def test_pages_are_not_free_before_the_last_step_that_touches_them_is_collected() -> None:
+    """Duty engine-20: no page changes hands under a launched step."""
     owner = scheduler()
     request = lined_up(owner, "a", 20)
     first, second = scheduled(owner), scheduled(owner)
@@ -200,6 +201,7 @@ def shortage(owner: Scheduler, **second: object) -> tuple[Request, Request, Step
 
 
 def test_the_least_computed_is_preempted_and_re_admitted_first() -> None:
+    """Duty engine-6: the cheapest victim, and its place is not lost."""
     owner = scheduler(layout=layout(4))
     first, second, step = shortage(owner)
     sampled(owner, step)

@@ -20,6 +20,10 @@ EXPECTED = {
     *("vllm:e2e_request_latency_seconds", "vllm:request_queue_time_seconds", "vllm:request_success"),
     *("vllm:cache_config_info", "vllm:gpu_cache_usage_perc", "vllm:time_per_output_token_seconds"),
     *("engine_step_seconds", "engine_predicted_queue_delay_seconds", "engine_page_waste_ratio"),
+    *("engine_predicted_ttft_seconds", "engine_sustainable_requests_per_second", "engine_busy_seconds"),
+    *("engine_batch_rows", "engine_batch_tokens", "engine_batch_prompt_tokens", "engine_requests_refused"),
+    *("engine_fairness_ids", "engine_fairness_spread_tokens"),
+    *("engine_pages_offloaded", "engine_pages_restored"),
 }
 
 

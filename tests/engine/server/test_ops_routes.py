@@ -23,6 +23,8 @@ async def test_load(server: Server) -> None:
     await server.until(lambda: server.services.bridge.load.num_waiting == 2)
     status, load = await get(server, "/load")
     assert (status, load["waiting"], load["server_load"], load["kv_usage"]) == (200, 2, 2, 0.25)
+    assert (load["predicted_queue_delay_s"], load["predicted_ttft_s"]) == (1.5, 1.75)
+    assert load["batch"] == {"rows": 0, "tokens": 0, "prompt_tokens": 0}
 
 
 async def test_a_silent_core_is_unhealthy(server: Server) -> None:

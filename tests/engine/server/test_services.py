@@ -23,6 +23,8 @@ async def test_load_headers(server: Server) -> None:
         "x-engine-running": "0",
         "x-engine-waiting": "2",
         "x-engine-kv-usage": "0.2500",
+        "x-engine-predicted-delay-ms": "1500",
+        "x-engine-predicted-ttft-ms": "1750",
     }
 
 
