@@ -254,8 +254,6 @@ def resolve(config: EngineConfig, model: ModelConfig, device: Literal["cpu", "cu
     seqs, tokens, mixed = _CPU_LIMITS if device == "cpu" else _GPU_LIMITS
     max_num_seqs = config.scheduler.max_num_seqs or min(seqs, config.scheduler.max_num_batched_tokens or seqs)
     max_num_batched_tokens = config.scheduler.max_num_batched_tokens or max(tokens, max_num_seqs)
-    if config.device.batch_invariant and device == "cuda":
-        raise ConfigError("batch_invariant is there for CPUs only: leave it out, or add --device cpu")
     dtype = _resolve_dtype(config.model.dtype, model.dtype, device)
     if config.model.quantize_head and config.model.quantization != "fp8" and model.quantization is None:
         raise ConfigError("quantize_head belongs to fp8 weights: add --quantization fp8, or leave it out")

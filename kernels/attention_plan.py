@@ -10,6 +10,10 @@ keys so that a long context is shared by many programs; all others become *wide*
     narrow[i] = (table row, first query token, query tokens, position of the first, key start, key end, split, splits)
     wide[i]   = (table row, first query token, query tokens, position of the first)
 
+In a fixed plan (`AttentionPlan.is_fixed`) the first tile of a row may begin before its first query: then `first query
+token` and `position` are those of the tile's first place, `query tokens` counts places, and `split` says how many of
+them are empty.
+
 Bytes: 16·R read by every row, 32 or 16 an item written; bound by latency.
 """
 
@@ -57,6 +61,9 @@ class AttentionPlan:
     """Splits to aim at over all rows, per key head."""
     min_split: int
     """Keys of the smallest split."""
+    is_fixed: bool = False
+    """Every row is cut into narrow items and none of these is split, so that what a query gets does not depend on the
+    other rows, nor on how many queries its row has in this step."""
 
     @property
     def has_wide(self) -> bool:
@@ -66,6 +73,10 @@ class AttentionPlan:
     def sized(self, rows: int, tokens: int, *, wide: bool = True) -> AttentionPlan:
         """A view for steps of at most `rows` rows and `tokens` tokens: its launches are no larger than such
         a step can need. Without `wide` no row may have more than `narrow_tokens` tokens."""
+        if self.is_fixed:
+            # A row's first and last tile may be partly empty.
+            tiles = triton.cdiv(tokens, self.narrow_tokens) + 2 * min(rows, tokens)
+            return replace(self, narrow=self.narrow[:tiles])
         # A wide row has more tokens than a narrow tile holds, and its last tile may be partly empty.
         tiles = triton.cdiv(tokens, self.wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
         return replace(
@@ -87,30 +98,36 @@ def allocate_plan(
     programs: int = _PROGRAMS,
     wide_rows: int = _WIDE_ROWS,
     min_split: int = _MIN_SPLIT,
+    is_fixed: bool = False,
 ) -> AttentionPlan:
-    """Buffers for steps of up to `max_rows` rows and `max_tokens` tokens. The keyword arguments are for tuning."""
+    """Buffers for steps of up to `max_rows` rows and `max_tokens` tokens. The keyword arguments but `is_fixed` are for
+    tuning."""
     group = num_heads // num_kv_heads
     assert group <= NARROW_ROWS, f"{group} query heads per key head do not fit a tile of {NARROW_ROWS} rows"
     assert min_split % KEY_STEP == 0
     wide_tokens = wide_rows // group
     num_splits = triton.cdiv(programs, num_kv_heads)
     narrow_capacity = max_rows + num_splits
+    if is_fixed:
+        narrow_capacity = 2 * max_rows + triton.cdiv(max_tokens, NARROW_ROWS // group)
+    split_capacity = 1 if is_fixed else narrow_capacity
 
     def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=device)
 
     return AttentionPlan(
         narrow=zeros(narrow_capacity, 8),
-        wide=zeros(triton.cdiv(max_tokens, wide_tokens) + max_rows, 4),
+        wide=zeros(0 if is_fixed else triton.cdiv(max_tokens, wide_tokens) + max_rows, 4),
         counts=zeros(2),
-        partial=zeros(narrow_capacity, num_kv_heads, NARROW_ROWS, head_dim, dtype=torch.float32),
-        stats=zeros(narrow_capacity, num_kv_heads, 2, NARROW_ROWS, dtype=torch.float32),
+        partial=zeros(split_capacity, num_kv_heads, NARROW_ROWS, head_dim, dtype=torch.float32),
+        stats=zeros(split_capacity, num_kv_heads, 2, NARROW_ROWS, dtype=torch.float32),
         arrived=zeros(max_rows, num_kv_heads),
         narrow_tokens=NARROW_ROWS // group,
         wide_tokens=wide_tokens,
         window=window,
         num_splits=num_splits,
         min_split=min_split,
+        is_fixed=is_fixed,
     )
 
 
@@ -124,6 +141,12 @@ def build_plan(
     """
     rows = seq_lens.shape[0]
     assert rows <= plan.arrived.shape[0], f"{rows} rows in a plan for {plan.arrived.shape[0]}"
+    if plan.is_fixed:
+        _build_fixed[(rows,)](
+            query_start, seq_lens, table_rows, plan.narrow, plan.counts, rows, plan.narrow_tokens, plan.window or 0,
+            ROWS=triton.next_power_of_2(plan.arrived.shape[0]), ITEMS=_ITEMS_AT_ONCE, STEP=KEY_STEP, num_warps=1,
+        )  # fmt: skip
+        return
     _build[(rows,)](
         query_start,
         seq_lens,
@@ -228,3 +251,43 @@ def _build(
             tl.store(at + 5, tl.minimum(key_start + split, length_mine), valid)
             tl.store(at + 6, item, valid)
             tl.store(at + 7, number, valid)
+
+
+@triton.jit(do_not_specialize=["rows", "window"])
+def _build_fixed(
+    query_start, seq_lens, table_rows, narrow, counts, rows, narrow_tokens, window,
+    ROWS: tl.constexpr, ITEMS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    mine = tl.program_id(0)
+    row = tl.arange(0, ROWS)
+    there = row < rows
+    count = tl.load(query_start + row + 1, there, 0) - tl.load(query_start + row, there, 0)
+    length = tl.load(seq_lens + row, there, 0)
+    # Tiles begin at multiples of their size: a query's place in one, and the keys it is multiplied with, follow from
+    # its position.
+    tiles = tl.where(count > 0, tl.cdiv(length, narrow_tokens) - (length - count) // narrow_tokens, 0)
+    if mine == 0:
+        tl.store(counts, tl.sum(tiles, 0))
+        tl.store(counts + 1, 0)
+    first = tl.load(query_start + mine)
+    end = tl.load(seq_lens + mine)
+    start = end - (tl.load(query_start + mine + 1) - first)
+    line = mine
+    if table_rows is not None:
+        line = tl.load(table_rows + mine)
+    begin = tl.sum(tl.where(row < mine, tiles, 0), 0)
+    number = tl.where(end > start, tl.cdiv(end, narrow_tokens) - start // narrow_tokens, 0)
+    for group in tl.range(0, number, ITEMS):
+        item = group + tl.arange(0, ITEMS)
+        # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
+        position = (start // narrow_tokens + number - 1 - item) * narrow_tokens
+        tile_end = tl.minimum(position + narrow_tokens, end)
+        at, valid = narrow + (begin + item) * 8, item < number
+        tl.store(at, line, valid)
+        tl.store(at + 1, first + position - start, valid)
+        tl.store(at + 2, tile_end - position, valid)
+        tl.store(at + 3, position, valid)
+        tl.store(at + 4, _lowest_key(position, window, STEP), valid)
+        tl.store(at + 5, tile_end, valid)
+        tl.store(at + 6, tl.maximum(start - position, 0), valid)
+        tl.store(at + 7, tl.zeros([ITEMS], tl.int32) + 1, valid)

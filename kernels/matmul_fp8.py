@@ -53,16 +53,17 @@ def matmul_fp8(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     arrived: Tensor | None = None,
+    launch: Launch | None = None,
 ) -> Tensor:
     """y [T, N] in `dtype`. q [T, K] e4m3, scale fp32 [T, 1], weight [N, K] e4m3, weight_scale fp32 [N], bias [N],
     residual [T, N] in `dtype`; arrived int32 [`arrivals(N)`] zeros, left as zeros: launches that share it must be
-    ordered."""
+    ordered. With `launch` steps of every size are cut so: then no token's sum depends on the others."""
     if not q.is_cuda:
         return matmul_fp8_reference(q, scale, weight, weight_scale, dtype, bias=bias, residual=residual)
-    if q.shape[0] <= _ROWS_MAX:
+    if launch is not None or q.shape[0] <= _ROWS_MAX:
         return matmul_fp8_triton(
-            q, scale, weight, weight_scale, dtype, bias=bias, residual=residual, arrived=arrived
-        )
+            q, scale, weight, weight_scale, dtype, bias=bias, residual=residual, arrived=arrived, launch=launch
+        )  # fmt: skip
     y = torch._scaled_mm(
         q,
         weight.t(),

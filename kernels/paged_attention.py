@@ -184,14 +184,16 @@ def _narrow(
     row, first, count, position = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
     key_start, key_end = tl.load(at + 4), tl.load(at + 5)
     split, splits = tl.load(at + 6), tl.load(at + 7)
+    # Of an item that is not split, this many places at the front of the tile are empty.
+    skip = tl.where(splits == 1, split, 0)
     key_low = key_start
     if WINDOW > 0:
-        key_low = tl.maximum(key_start, position - WINDOW + 1)
+        key_low = tl.maximum(key_start, position + skip - WINDOW + 1)
 
     m = tl.arange(0, ROWS)
     dim = tl.arange(0, DIM_PADDED)
     token, head = m // HEADS_PER_KV, kv_head * HEADS_PER_KV + m % HEADS_PER_KV
-    cell = (token < count)[:, None] & (dim < DIM)[None, :]
+    cell = ((token >= skip) & (token < count))[:, None] & (dim < DIM)[None, :]
     index = (first + token).to(tl.int64)[:, None]
     q_at = q + index * q_token + head[:, None] * q_head
     if fresh_k is None:

@@ -60,17 +60,20 @@ def small_matmul(
     act: str | None = None,
     residual: Tensor | None = None,
     arrived: Tensor | None = None,
+    block_tokens: int | None = None,
 ) -> Tensor:
     """y [M, N], or [M, N / 2] with `act` ("silu" or "gelu_tanh"; the first half of W's rows is the gate).
 
     x [M, K] contiguous, weight [N, K] row after row, scale fp32 [N], bias [N], residual [M, N]. `arrived` int32, at
-    least ⌈N / tile.rows⌉ zeros, is left as zeros: launches that share it must be ordered.
+    least ⌈N / tile.rows⌉ zeros, is left as zeros: launches that share it must be ordered. With `block_tokens` M may be
+    any number and the tile's short side is that long, whatever M is: then no token's sum depends on the others. Such a
+    launch must not split columns.
     """
     if not x.is_cuda:
         return small_matmul_reference(x, weight, scale=scale, bias=bias, act=act, residual=residual)
     return small_matmul_triton(
-        x, weight, tile, scale=scale, bias=bias, act=act, residual=residual, arrived=arrived
-    )
+        x, weight, tile, scale=scale, bias=bias, act=act, residual=residual, arrived=arrived, block_tokens=block_tokens
+    )  # fmt: skip
 
 
 def small_matmul_reference(
@@ -102,15 +105,17 @@ def small_matmul_triton(
     act: str | None = None,
     residual: Tensor | None = None,
     arrived: Tensor | None = None,
+    block_tokens: int | None = None,
 ) -> Tensor:
     """The Triton path."""
     (tokens, columns), rows = x.shape, weight.shape[0]
-    assert 1 <= tokens <= MAX_ROWS
+    assert tokens >= 1
+    assert tokens <= MAX_ROWS if block_tokens is None else tile.splits == 1
     assert weight.shape[1] == columns
     assert x.is_contiguous()
     assert weight.is_contiguous()
     outputs = rows if act is None else rows // 2
-    block_tokens = max(8, triton.next_power_of_2(tokens))
+    block_tokens = block_tokens or max(8, triton.next_power_of_2(tokens))
     tiles = triton.cdiv(outputs, tile.rows)
     assert tile.splits == 1 or act is None
     y = torch.empty(tokens, outputs, dtype=x.dtype, device=x.device)
@@ -122,7 +127,7 @@ def small_matmul_triton(
             tile.splits, tiles, tile.rows, block_tokens, dtype=torch.float32, device=x.device
         )
     span = triton.cdiv(triton.cdiv(columns, tile.splits), tile.columns) * tile.columns
-    _small_matmul[(tiles, tile.splits)](
+    _small_matmul[(tiles, tile.splits, triton.cdiv(tokens, block_tokens))](
         x, weight, scale, bias, residual, y, partial, arrived, tokens, outputs, columns, span,
         ACT=act or "", SPLITS=tile.splits, TOKENS=block_tokens, ROWS=tile.rows, COLUMNS=tile.columns,
         EVEN=columns % (tile.columns * tile.splits) == 0,
@@ -140,6 +145,12 @@ def _small_matmul(
 ):  # fmt: skip
     tile, part = tl.program_id(0), tl.program_id(1)
     row, token = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, TOKENS)
+    before = tl.program_id(2).to(tl.int64) * TOKENS
+    tokens -= before
+    x += before * columns
+    y += before * outputs
+    if residual is not None:
+        residual += before * outputs
     first, end = part * span, tl.minimum((part + 1) * span, columns)
     # Rows past the end repeat the last one; they are not stored.
     weight_row = tl.minimum(row, outputs - 1).to(tl.int64)[:, None] * columns

@@ -52,7 +52,7 @@ class Attention:
         q_weight = self.q_norm.weight if self.q_norm else None
         k_weight = self.k_norm.weight if self.k_norm else None
         eps = self.q_norm.eps if self.q_norm else 0.0
-        if isinstance(tables.plan, AttentionPlan) and not tables.plan.has_wide:
+        if isinstance(tables.plan, AttentionPlan) and not (tables.plan.has_wide or tables.plan.is_fixed):
             fresh = FreshKeys(k, v, tables.slots, self.rope, q_weight, k_weight, eps)
             table, plan = tables.block_table, tables.plan
             attended = paged_attention_triton(

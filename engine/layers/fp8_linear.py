@@ -18,7 +18,7 @@ from engine.layers.norm import RMSNorm
 from engine.models.model_config import GatedAct
 from kernels.e4m3 import E4M3
 from kernels.gated_act import gated_act
-from kernels.matmul_fp8 import arrivals, matmul_fp8
+from kernels.matmul_fp8 import Launch, arrivals, matmul_fp8
 from kernels.quantize import gated_act_fp8, quantize_rows, rms_norm_fp8
 
 
@@ -41,12 +41,13 @@ class Fp8Linear:
         dtype: torch.dtype,
         bias: Tensor | None = None,
         widen: type[Linear] = Linear,
+        launch: Launch | None = None,
     ) -> None:
-        """`widen`: what multiplies the widened weight on a CPU."""
+        """`widen`: what multiplies the widened weight on a CPU. `launch`: how a GPU cuts every product; None: by size."""
         assert weight.dtype == E4M3
         assert scale.shape == weight.shape[:1]
         self.out_features, self.in_features = weight.shape
-        self._dtype, self._bias = dtype, bias
+        self._dtype, self._bias, self._launch = dtype, bias, launch
         self._weight, self._scale = weight, scale
         self._widened: Linear | None = None
         self._arrived = torch.zeros(arrivals(self.out_features), dtype=torch.int32, device=weight.device)
@@ -79,7 +80,7 @@ class Fp8Linear:
     def _product(self, rows: Fp8Rows, residual: Tensor | None = None) -> Tensor:
         return matmul_fp8(
             *rows, self._weight, self._scale, self._dtype,
-            bias=self._bias, residual=residual, arrived=self._arrived,
+            bias=self._bias, residual=residual, arrived=self._arrived, launch=self._launch,
         )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from engine.layers.embedding import (
     SoftCappedHead,
 )
 from engine.layers.fp8_linear import Fp8Linear, Projection
-from engine.layers.invariant import InvariantHead, InvariantLinear
+from engine.layers.invariant import FP8_LAUNCH, InvariantHead, InvariantLinear
 from engine.layers.kv_scale import kv_scale
 from engine.layers.linear import Linear, packs_bfloat16
 from engine.layers.mlp import MLP
@@ -175,8 +175,9 @@ class Parts:
         return (InvariantLinear if self._batch_invariant else Linear)(weight, bias)
 
     def _fp8_linear(self, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Fp8Linear:
-        widen = InvariantLinear if self._batch_invariant else Linear
-        return Fp8Linear(weight, scale, self._dtype, bias, widen)
+        if self._batch_invariant:
+            return Fp8Linear(weight, scale, self._dtype, bias, InvariantLinear, FP8_LAUNCH)
+        return Fp8Linear(weight, scale, self._dtype, bias)
 
     def _in_fp8(self, names: Sequence[str]) -> bool:
         """A checkpoint in fp8 has left some projections as they were, for a reason."""

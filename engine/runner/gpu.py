@@ -80,7 +80,9 @@ class GPURunner:
         max_model_len: int,
         max_num_batched_tokens: int,
         dtype: torch.dtype,
+        batch_invariant: bool = False,
     ) -> None:
+        """`batch_invariant`: as `TorchRunner` takes it."""
         device = kv_pool.device
         config = model.config
         self._model, self._kv_pool, self._layout = model, kv_pool, layout
@@ -93,7 +95,9 @@ class GPURunner:
         self._token_ids = torch.zeros(max_num_seqs, dtype=torch.int32, device=device)
         shape = (config.num_heads, config.num_kv_heads, config.head_dim)
         self._plans = {
-            group.window: allocate_plan(max_num_seqs, max_num_batched_tokens, *shape, device, group.window)
+            group.window: allocate_plan(
+                max_num_seqs, max_num_batched_tokens, *shape, device, group.window, is_fixed=batch_invariant
+            )
             for group in layout.groups
         }
         self._sampler = GPUSampler(max_num_seqs, config.vocab_size, config.eos_token_ids, device)

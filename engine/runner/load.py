@@ -96,6 +96,7 @@ def _runner(
             max_model_len=config.max_model_len,
             max_num_batched_tokens=config.max_num_batched_tokens,
             dtype=kv.torch_dtype(config.dtype),
+            batch_invariant=config.settings.device.batch_invariant,
         )
     return TorchRunner(
         model,

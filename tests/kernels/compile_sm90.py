@@ -22,6 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from engine.layers.invariant import FP8_LAUNCH, GPU_TILE, GPU_TOKENS
 from kernels.attention_plan import allocate_plan, build_plan
 from kernels.bad_words import MAX_WORD_TOKENS, MAX_WORDS, forbid_words
 from kernels.e4m3 import E4M3
@@ -130,9 +131,24 @@ def main() -> None:
                 fresh = FreshKeys(k, v, slots, torch.zeros(64, DIM), norm, norm)
                 sized = plan.sized(ROWS, TOKENS, wide=False)
                 paged_attention_triton(q, kv, table, 0.1, None, sized, scale, fresh)
+    _fixed(q, pools, scales)
     _step_inputs(slots.device)
     for vocab in VOCABS:
         _sample(vocab, x.device)
+
+
+def _fixed(q: Tensor, pools: list[Tensor], scales: list[Tensor | None]) -> None:
+    """What `--batch-invariant` launches, the same for every size of a step."""
+    plan = allocate_plan(ROWS, TOKENS, HEADS, KV_HEADS, DIM, q.device, is_fixed=True)
+    build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32))
+    table = torch.zeros(ROWS, 16, dtype=torch.int32)
+    for kv, scale in zip(pools, scales, strict=True):
+        paged_attention_triton(q, kv, table, 0.1, None, plan, scale)
+    for rows, columns in ((HIDDEN, FFN), (2 * FFN, HIDDEN)):
+        weight, x = torch.empty(rows, columns).bfloat16(), torch.empty(TOKENS, columns).bfloat16()
+        small_matmul_triton(x, weight, GPU_TILE, block_tokens=GPU_TOKENS)
+        quantized, ones = weight.to(E4M3), torch.ones(max(rows, TOKENS))
+        matmul_fp8_triton(x.to(E4M3), ones[:TOKENS, None], quantized, ones[:rows], x.dtype, launch=FP8_LAUNCH)
 
 
 def _few_tokens(x: Tensor) -> None:

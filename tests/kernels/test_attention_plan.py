@@ -67,6 +67,31 @@ def test_items_cover_each_row_once(window: int | None) -> None:
     assert used == {row for row, (queries, _) in enumerate(rows) if queries}
 
 
+@pytest.mark.parametrize("window", [None, 100])
+def test_a_fixed_plan_cuts_every_row_alike(window: int | None) -> None:
+    """Narrow items only, none split, whatever the other rows are."""
+    rows = _random_rows()
+    starts = torch.tensor([0, *[n for n, _ in rows]]).cumsum(0).to(torch.int32)
+    lens = torch.tensor([length for _, length in rows], dtype=torch.int32)
+    tokens = int(starts[-1])
+    plan = allocate_plan(len(rows), tokens, HEADS, KV_HEADS, DIM, starts.device, window, is_fixed=True).sized(
+        len(rows), tokens
+    )
+    build_plan(plan, starts, lens)
+    narrow, wide = _items(plan)
+    assert not wide
+    assert not plan.has_wide
+    assert len(narrow) <= plan.narrow.shape[0]
+    for row, (queries, length) in enumerate(rows):
+        start, size, expected = length - queries, plan.narrow_tokens, []
+        for position in range(start // size * size, length, size) if queries else ():
+            end, first = min(position + size, length), int(starts[row]) + position - start
+            low = max(0, position - window + 1) // KEY_STEP * KEY_STEP if window else 0
+            skip = max(0, start - position)
+            expected.append([row, first, end - position, position, low, end, skip, 1])
+        assert sorted(item for item in narrow if item[0] == row) == expected
+
+
 def test_splits_stay_within_capacity_and_reach_the_goal() -> None:
     narrow, _ = _items(_plan([(1, 64 * 100)]))
     assert 9 <= len(narrow) <= 12, "24 programs over 2 key heads, in one wave"

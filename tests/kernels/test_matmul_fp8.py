@@ -45,3 +45,19 @@ def test_matches_formula(
     y = op(q, scale, weight, weight_scale, dtype, **added)
     assert y.dtype == dtype
     oracles.assert_close(y, expected)
+
+
+def test_one_launch_for_all_sizes_gives_the_same_bits() -> None:
+    """Whatever is beside a token; on a GPU at any place of a tile."""
+    q, weight = to_e4m3(torch.randn(75, 200) * 20), to_e4m3(torch.randn(52, 200) * 20)
+    scale, weight_scale = torch.rand(75, 1) / 100, torch.rand(52) / 1400
+
+    def product(some: slice) -> Tensor:
+        return matmul_fp8_triton(
+            q[some], scale[some], weight, weight_scale, torch.float32, launch=Launch(32, 64, 256)
+        )
+
+    together = product(slice(0, 75))
+    places = (0, 31, 40) if q.is_cuda else (0, 32, 64)
+    for some in (slice(first, first + count) for first in places for count in (1, 11)):
+        assert torch.equal(product(some), together[some])

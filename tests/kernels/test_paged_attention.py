@@ -41,15 +41,19 @@ def _planned(
     window: int | None = None,
     soft_cap: float | None = None,
     kv_scale: Tensor | None = None,
+    *,
+    is_fixed: bool = False,
 ) -> Tensor:
     """The Triton path with tiles so small that short rows split; twice, to see that scratch is left clean."""
     if q.dtype == kv.dtype == torch.bfloat16 and not q.is_cuda:
         # Triton's interpreter multiplies bf16 tiles as if they were integers: it gets the same values as fp32.
-        wide = _planned(q.float(), kv.float(), block_table, query_start, seq_lens, scale, window, soft_cap)
+        wide = _planned(
+            q.float(), kv.float(), block_table, query_start, seq_lens, scale, window, soft_cap, is_fixed=is_fixed
+        )  # fmt: skip
         return wide.to(q.dtype)
     plan = allocate_plan(
         seq_lens.shape[0] + 2, q.shape[0], q.shape[1], kv.shape[2], q.shape[2], q.device, window,
-        programs=16, wide_rows=32, min_split=64,
+        programs=16, wide_rows=32, min_split=64, is_fixed=is_fixed,
     )  # fmt: skip
     plan.partial.fill_(float("nan"))
     plan.stats.fill_(float("nan"))
@@ -155,3 +159,26 @@ def test_needle_among_65536_keys(paged_attention: Op) -> None:
     assert float(expected.mean()) < 0, "the needle is not seen"
     error = (found.double() - expected).abs().max() / expected.abs().max()
     assert error < 2**-7, error
+
+
+@pytest.mark.parametrize("window", [None, 20])
+def test_a_fixed_plan_gives_a_query_the_same_bits_whatever_is_beside_it(window: int | None) -> None:
+    """Alone, in a shorter chunk, and among other rows."""
+    case = paged_case(MIXED, heads=(6, 2), dim=24, dtype=torch.float32, window=window)
+
+    def attend(q: Tensor, table: Tensor, counts: list[int], lens: Tensor) -> Tensor:
+        starts = torch.tensor([0, *counts]).cumsum(0).to(torch.int32)
+        return _planned(q, case.kv, table, starts, lens, 0.3, window, is_fixed=True)
+
+    counts = [count for count, _ in MIXED]
+    together = attend(case.q, case.block_table, counts, case.seq_lens)
+    expected = reference.paged_attention(
+        case.q, case.kv, case.block_table, case.query_start, case.seq_lens, 0.3, window
+    )
+    assert torch.allclose(together, expected, atol=1e-5)
+    for row, count in enumerate(counts):
+        end = int(case.query_start[row + 1])
+        line, length = case.block_table[row : row + 1], case.seq_lens[row : row + 1]
+        for fewer in {1, count // 2 or 1}:
+            alone = attend(case.q[end - fewer : end], line, [fewer], length)
+            assert torch.equal(alone, together[end - fewer : end]), (row, fewer)

@@ -89,3 +89,23 @@ def test_parts_are_added_in_their_order() -> None:
     together = OPS["split"](x, weight)
     assert torch.equal(together, OPS["split"](x, weight))
     assert torch.equal(together[:3], OPS["split"](x[:3].contiguous(), weight))
+
+
+@pytest.mark.parametrize("columns", [97, 384])
+def test_tokens_of_any_number_in_tiles_of_one_size(columns: int) -> None:
+    """Bitwise the same alone and beside others; on a GPU at any place of a tile. The interpreter's library adds up the
+    columns of one tile in several ways."""
+    x, weight = torch.randn(83, columns), torch.randn(52, columns) / columns**0.5
+    added = {"bias": torch.randn(52), "residual": torch.randn(83, 52)}
+
+    def product(first: int, count: int) -> Tensor:
+        some = slice(first, first + count)
+        residual = added["residual"][some].contiguous()
+        return small_matmul_triton(
+            x[some].contiguous(), weight, WHOLE, bias=added["bias"], residual=residual, block_tokens=32
+        )
+
+    together = product(0, 83)
+    oracles.assert_close(together, _expected(x, weight, None, **added))
+    for first, count in ((0, 1), (32, 5), (64, 19), (0, 40), *(((82, 1), (31, 2)) if x.is_cuda else ())):
+        assert torch.equal(product(first, count), together[first : first + count])

@@ -28,7 +28,9 @@ MAX_ROWS, MAX_LEN, MAX_TOKENS = 5, 100, 64
 LENGTHS = (1, 3, 17, 60)
 
 
-def _gpu_runner(model: CausalLM, pages: torch.dtype = torch.float32) -> GPURunner:
+def _gpu_runner(
+    model: CausalLM, pages: torch.dtype = torch.float32, *, batch_invariant: bool = False
+) -> GPURunner:
     layout, config = layout_of(model), model.config
     shape = (layout.num_blocks, len(layout.groups[0].layer_ids), 2, config.num_kv_heads, 16, config.head_dim)
     runner = GPURunner(
@@ -39,6 +41,7 @@ def _gpu_runner(model: CausalLM, pages: torch.dtype = torch.float32) -> GPURunne
         max_model_len=MAX_LEN,
         max_num_batched_tokens=MAX_TOKENS,
         dtype=torch.float32,
+        batch_invariant=batch_invariant,
     )
     if DEVICE.type == "cuda":
         runner.capture()
@@ -97,6 +100,24 @@ def test_equals_the_plain_runner(
         assert plain.rows[row].error is ours.rows[row].error is None
         assert_same_tokens(plain.rows[row], ours.rows[row], 1e-3)
         _assert_same_logprobs(plain.rows[row], ours.rows[row])
+
+
+def test_batch_invariant_gives_the_same_bits(tmp_path: Path, seed: int) -> None:
+    """Alone and whole, or together and in chunks."""
+    write_tiny_llama(tmp_path)
+    model = load_model(
+        tmp_path, dtype=torch.float32, device=DEVICE, max_positions=MAX_LEN + 1, batch_invariant=True
+    )
+    together = Driver(_gpu_runner(model, batch_invariant=True), layout_of(model), seed)
+    _add_rows(together, seed, _filtered)
+    together.run(num_outputs=2, chunk=7)
+    plain = Driver(_gpu_runner(model, batch_invariant=True), layout_of(model), seed + 1)
+    for row, other in together.rows.items():
+        alone = plain.add(0, other.tokens[: other.num_prompt], other.sampling)
+        plain.run(num_outputs=2)
+        assert (alone.error, alone.outputs) == (None, other.outputs)
+        assert alone.logprobs == other.logprobs, row
+        plain.free(0)
 
 
 def test_pages_in_fp8_equal_the_plain_runners(tmp_path: Path, seed: int) -> None:
