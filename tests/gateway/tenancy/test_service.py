@@ -66,6 +66,7 @@ async def test_change_and_audit_row_stand_or_fall_together(database_url: str) ->
 
 
 async def test_rotation_keeps_both_for_the_grace_and_ends_to_the_instant(database_url: str) -> None:
+    """Duty E30: both keys work until the grace is over, to the instant; the new one goes on."""
     async with world_on(database_url) as world:
         tenant_id = await world.tenant()
         old = await world.key(tenant_id, KeyOptions(ip_allow_list=("192.0.2.0/24",)))
@@ -86,6 +87,7 @@ async def test_rotation_keeps_both_for_the_grace_and_ends_to_the_instant(databas
 
 
 async def test_rotation_again_with_the_same_key_changes_nothing(database_url: str) -> None:
+    """Duty E30: the same rotation asked for again is the same new key, and leaves the first one's grace alone."""
     async with world_on(database_url) as world:
         tenant_id = await world.tenant()
         old = await world.key(tenant_id)

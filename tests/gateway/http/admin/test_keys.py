@@ -23,6 +23,7 @@ async def test_keys_are_their_projects(gateway: Gateway) -> None:
 
 
 async def test_rotation_shows_the_value_once(gateway: Gateway) -> None:
+    """Duty E30: over HTTP, both keys work during the grace, and the repeated call answers with the same key."""
     tenant = await gateway.tenant()
     path = f"/projects/{tenant.id}/api_keys/{tenant.key_id}/rotate"
     body = {"grace_s": 60, "idempotency_key": "once"}
