@@ -7,7 +7,6 @@ holds no rule of its own; what a request does is pipeline.py's.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from collections.abc import Callable
 
@@ -27,8 +26,9 @@ from gateway.http.middleware import Edge
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
 from gateway.http.router import Router
-from gateway.idempotency import Idempotency, Seal
+from gateway.idempotency import Idempotency
 from gateway.ids import Entropy, GatewayId, IdSource
+from gateway.keyring import SecretBox
 from gateway.ledger import Ledger
 from gateway.ledger.notebook import Notebook
 from gateway.ledger.spool import Spool
@@ -39,8 +39,9 @@ from gateway.obs.metrics import Metrics
 from gateway.pipeline import Parts, Pipeline
 from gateway.routing import Catalogue, Replicas
 from gateway.routing.target import ReplicaRow
-from gateway.settings import Settings, read_secret
+from gateway.settings import Settings
 from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
+from gateway.tenancy.keys import master_ring
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.projects.service import ProjectService
 from gateway.tenancy.repository import TenancyRepository
@@ -73,6 +74,8 @@ class GatewayApp:
         self.schema = SchemaGuard(self.database)
         self.feed = RevisionFeed(self.feed_database, clock, self.metrics)
         self.peppers = Peppers.from_settings(settings.security)
+        self.master = master_ring(settings.security)
+        self.directory = KeyDirectory(self.database, self.feed, self.peppers, clock, self.metrics)
         self.cache = create_cache(settings.cache)
         self.engine_key = settings.upstream.engine_key()
         self.catalogue = Catalogue(self.database, clock)
@@ -108,7 +111,7 @@ class GatewayApp:
         )
         self.idempotency = Idempotency(
             self.database,
-            Seal(self._server_secret(), self.entropy),
+            SecretBox(self.master, "idempotency", self.entropy),
             self.ledger.instance_id,
             self.clock,
             self.metrics,
@@ -132,6 +135,7 @@ class GatewayApp:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.closer.drain()
         await self.idempotency.drain()
+        await self.directory.close()
         await self.limiter.stop()
         await self.ledger.drain()
         await self.notebook.close()
@@ -169,7 +173,7 @@ class GatewayApp:
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:
-        pseudonyms = Pseudonyms(self._server_key())
+        pseudonyms = Pseudonyms(self.master.keys.derived_root())
         return Parts(
             catalogue=self.catalogue,
             replicas=self.replicas,
@@ -198,8 +202,7 @@ class GatewayApp:
         )
 
     def _authenticator(self) -> Authenticator:
-        directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
-        return Authenticator(directory, self.settings.server.trusted_proxy_cidrs)
+        return Authenticator(self.directory, self.settings.server.trusted_proxy_cidrs)
 
     def admin_parts(self, auth: Authenticator | None = None) -> AdminParts:
         audit = AuditRepository(self.clock, self.ids)
@@ -219,16 +222,6 @@ class GatewayApp:
             body_bytes_max=self.settings.server.max_body_bytes,
             exports=configured_store(self.settings.exports),
         )
-
-    def _server_key(self) -> bytes:
-        """The root of salts and pseudonyms: the master key, else derived from the key pepper, which all
-        gateways of an installation share too."""
-        return hashlib.sha256(b"tollway pseudonyms\0" + self._server_secret()).digest()
-
-    def _server_secret(self) -> bytes:
-        security = self.settings.security
-        master = read_secret(None, security.master_key_file, "security.master_key_file")
-        return master or security.pepper() or b""
 
     async def _load_catalogue(self) -> None:
         await self.catalogue.load()

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from gateway.rotation import Secrets
     from gateway.settings import Settings
 
 ITEM_MAX = (1 << 63) - 1
+Standby = Annotated[
+    bool,
+    typer.Option("--standby", help="Add it behind the current one; the next call makes it the current one."),
+]
+KeyName = Annotated[str, typer.Argument(help="The key's id, as `secrets status` shows it.")]
 
 app = typer.Typer(
     help="A multi-tenant LLM gateway with its own pool of inference engines.",
@@ -26,6 +32,8 @@ app = typer.Typer(
 )
 admin = typer.Typer(help="Administration that needs the database rather than a key.", no_args_is_help=True)
 app.add_typer(admin, name="admin")
+rotation = typer.Typer(help="The server's own secrets: peppers and master keys.", no_args_is_help=True)
+app.add_typer(rotation, name="secrets")
 data = typer.Typer(help="A tenant's data: copy it, delete it, forget a person in it.", no_args_is_help=True)
 app.add_typer(data, name="data")
 review = typer.Typer(help="Evidence that the ledger cannot settle by itself.", no_args_is_help=True)
@@ -130,13 +138,74 @@ def export(
 
 @admin.command()
 def bootstrap(
-    name: Annotated[str, typer.Option(help="What the key is called in lists and audit rows.")] = "owner",
+    name: Annotated[str, typer.Option(help="What owner and key are called in lists.")] = "owner",
+    email: Annotated[str | None, typer.Option(help="The owner's address.")] = None,
 ) -> None:
-    """Make the first admin key, once, and show it."""
+    """Make the first owner and the first admin key, once, and show the key."""
     from gateway.serving import bootstrap_admin
 
     with _one_sentence(), _database_named():
-        typer.echo(asyncio.run(bootstrap_admin(_settings(), name)))
+        typer.echo(asyncio.run(bootstrap_admin(_settings(), name, email)))
+
+
+@app.command()
+def openapi() -> None:
+    """Print the admin API's description (OpenAPI 3)."""
+    from gateway.serving import describe_admin_api
+
+    typer.echo(describe_admin_api(), nl=False)
+
+
+@rotation.command("status")
+def secrets_status() -> None:
+    """Show each pepper and master key, and how much needs it."""
+    from gateway.rotation import KeyUse, run
+
+    async def ask(secret: "Secrets") -> dict[str, list[KeyUse]]:
+        return {"pepper": await secret.peppers(), "master key": await secret.master_keys()}
+
+    with _one_sentence(), _database_named():
+        for kind, uses in run(_settings(), ask).items():
+            for use in uses:
+                typer.echo(
+                    f"{kind:<10}  {use.name:<8}  {use.in_use:>8}{'  current' if use.is_current else ''}"
+                )
+
+
+@rotation.command("rotate-pepper")
+def rotate_pepper(standby: Standby = False) -> None:
+    """Add a pepper for new keys, in TOLLWAY_SECURITY__KEY_PEPPER_FILE. Keys are stored anew when they are used."""
+    from gateway.rotation import run
+
+    with _one_sentence(), _database_named():
+        typer.echo(run(_settings(), lambda secret: secret.rotate_pepper(standby=standby)))
+
+
+@rotation.command("rotate-master-key")
+def rotate_master_key(standby: Standby = False) -> None:
+    """Add a master key, in TOLLWAY_MASTER_KEY, and seal with it what older ones have sealed."""
+    from gateway.rotation import run
+
+    with _one_sentence(), _database_named():
+        typer.echo(run(_settings(), lambda secret: secret.rotate_master_key(standby=standby)))
+
+
+@rotation.command("drop-pepper")
+def drop_pepper(name: KeyName) -> None:
+    """Take an old pepper out of its file; refused while keys that work are stored under it."""
+    from gateway.rotation import run
+
+    with _one_sentence(), _database_named():
+        run(_settings(), lambda secret: secret.drop_pepper(name))
+
+
+@rotation.command("drop-master-key")
+def drop_master_key(name: KeyName) -> None:
+    """Take an old master key out of its file, once nothing is sealed under it any more."""
+    from gateway.rotation import run
+
+    with _one_sentence(), _database_named():
+        run(_settings(), lambda secret: secret.drop_master_key(name))
 
 
 @data.command("copy")

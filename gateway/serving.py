@@ -5,6 +5,7 @@ Place: between the command line and the composition roots. Knows no rule of what
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import socket
@@ -13,18 +14,20 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from pydantic import SecretStr
 
 from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.ids import IdSource
 from gateway.migrate import SchemaGuard, check_schema
 from gateway.obs.metrics import Metrics, serve_metrics
-from gateway.settings import Settings
+from gateway.settings import SecuritySettings, Settings
 from gateway.tenancy import Peppers
 from gateway.tenancy.bootstrap import bootstrap
 
 __all__ = [
     "bootstrap_admin",
+    "describe_admin_api",
     "listening_socket",
     "serve_gateway",
     "serve_worker",
@@ -109,18 +112,28 @@ async def supervise(settings: Settings, *, drain_on_exit: bool, open_engines: bo
     await serve_pool(settings, drain_on_exit=drain_on_exit, open_engines=open_engines)
 
 
-async def bootstrap_admin(settings: Settings, name: str) -> str:
+async def bootstrap_admin(settings: Settings, name: str, email: str | None = None) -> str:
     """The first admin key's value. Raises `Conflict` when there is one already."""
     peppers = Peppers.from_settings(settings.security)
     database = Database.of(settings.database, name="tollway-admin", pool_size=1)
     clock = SystemClock()
     try:
         await check_schema(database)
-        issued = await bootstrap(database, peppers, clock, IdSource(clock), os.urandom, name)
+        issued = await bootstrap(database, peppers, clock, IdSource(clock), os.urandom, name, email)
     finally:
         await database.close()
     assert issued.value is not None, "a new key has its value"
     return issued.value
+
+
+def describe_admin_api() -> str:
+    """As docs/openapi.json holds it. Connects to nothing, and is the same whatever is configured."""
+    from gateway.app import create_app
+    from gateway.http.admin.app import create_application
+
+    nobody = SecuritySettings(key_pepper=SecretStr("nothing is ever checked with this"))
+    parts = create_app(Settings(security=nobody)).admin_parts()
+    return json.dumps(create_application(parts).openapi(), indent=1, sort_keys=True) + "\n"
 
 
 async def _refuse_old_schema(settings: Settings) -> None:

@@ -102,13 +102,13 @@ class ServerSettings(_Group):
 
 class SecuritySettings(_Group):
     key_pepper_file: Path | None = None
+    """One pepper, or lines of `id:value`: the first for new keys, the others for those that are stored under them."""
     key_pepper: SecretStr | None = None
     key_pepper_id: str = Field(default="p1", pattern=r"^[a-z0-9]{1,16}$")
-    """Stored with each key row, so that the pepper can be rotated."""
-    old_key_peppers_file: Path | None = None
-    """Peppers that still verify older keys: lines of `id:value`."""
+    """Of a pepper that stands alone; stored with each key row, so that the pepper can be rotated."""
     master_key_file: Path | None = None
-    """The root of cache salts and pseudonyms; the pepper when not set."""
+    """One key, or lines of `id:value`: what recoverable secrets are sealed under, and the root of cache salts and
+    pseudonyms. The pepper when not set."""
 
     def pepper(self) -> bytes | None:
         return read_secret(self.key_pepper, self.key_pepper_file, "security.key_pepper_file")

@@ -77,7 +77,9 @@ class Gateway:
             server=ServerSettings(
                 gateway_id=gateway_id, **{"files": str(directory / "files"), **changes.get("server", {})}
             ),
-            security=SecuritySettings(key_pepper="pepper-of-the-tests-0123456789"),
+            security=SecuritySettings(
+                **changes.get("security", {"key_pepper": "pepper-of-the-tests-0123456789"})
+            ),
             upstream=UpstreamSettings(**upstream),
             limits=changes.get("limits", NO_LIMITS),
             ledger=LedgerSettings(spool_dir=directory / gateway_id, **changes.get("ledger", {})),

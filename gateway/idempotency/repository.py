@@ -8,7 +8,7 @@ from sqlalchemy import text
 from gateway.db import WriteConnection
 from gateway.ids import RequestId, TenantId
 
-__all__ = ["Key", "Owner", "claim", "forget", "keep"]
+__all__ = ["Key", "Owner", "claim", "forget", "keep", "owner_of", "reseal", "sealed_answers"]
 
 # The key of a run that is dead is free: its request will not be answered any more. So is one that has expired.
 _CLAIM = text(
@@ -31,6 +31,16 @@ _FIND = text(
 _MINE = "WHERE tenant_id = :tenant_id AND key_hash = :key_hash AND request_id = :request_id"
 _KEEP = text(f"UPDATE idempotent_request SET answer_sealed = :sealed {_MINE}")
 _FORGET = text(f"DELETE FROM idempotent_request {_MINE} AND answer_sealed IS NULL")
+
+
+_SEALED = text(
+    "SELECT tenant_id, key_hash, answer_sealed FROM idempotent_request WHERE answer_sealed IS NOT NULL"
+    " AND (tenant_id, key_hash) > (:tenant_id, :key_hash) ORDER BY tenant_id, key_hash LIMIT :limit"
+)
+_RESEAL = text(
+    "UPDATE idempotent_request SET answer_sealed = :fresh"
+    " WHERE tenant_id = :tenant_id AND key_hash = :key_hash AND answer_sealed = :sealed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,26 @@ async def keep(connection: WriteConnection, key: Key, sealed: bytes) -> None:
 async def forget(connection: WriteConnection, key: Key) -> None:
     """Nothing was kept: the key is free again."""
     await connection.execute(_FORGET, _mine(key))
+
+
+def owner_of(tenant_id: str, key_hash: bytes) -> bytes:
+    """What an answer is bound to: put on another row it does not open."""
+    return tenant_id.encode() + b"\0" + key_hash
+
+
+async def sealed_answers(
+    connection: WriteConnection, after: tuple[str, bytes], limit: int
+) -> list[tuple[str, bytes, bytes]]:
+    """In the order of their keys: tenant, hash of the key, what is sealed."""
+    values = {"tenant_id": after[0], "key_hash": after[1], "limit": limit}
+    return [(row[0], row[1], row[2]) for row in await connection.execute(_SEALED, values)]
+
+
+async def reseal(connection: WriteConnection, row: tuple[str, bytes, bytes], fresh: bytes) -> None:
+    """Unless it has been replaced or deleted meanwhile."""
+    tenant_id, key_hash, sealed = row
+    values = {"tenant_id": tenant_id, "key_hash": key_hash, "sealed": sealed, "fresh": fresh}
+    await connection.execute(_RESEAL, values)
 
 
 def _mine(key: Key) -> dict[str, object]:

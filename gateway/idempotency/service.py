@@ -16,9 +16,9 @@ from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, reason
 from gateway.errors import ServiceUnavailable
 from gateway.idempotency.errors import KeyNotUsable, KeyReused, StillInFlight
-from gateway.idempotency.repository import Key, claim, forget, keep
-from gateway.idempotency.sealing import Seal
+from gateway.idempotency.repository import Key, claim, forget, keep, owner_of
 from gateway.ids import RequestId, TenantId
+from gateway.keyring import SecretBox
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 
@@ -62,7 +62,7 @@ class Idempotency:
     """One per gateway run."""
 
     def __init__(
-        self, database: Database, seal: Seal, instance_id: str, clock: Clock, metrics: Metrics
+        self, database: Database, seal: SecretBox, instance_id: str, clock: Clock, metrics: Metrics
     ) -> None:
         self._database = database
         self._seal = seal
@@ -130,7 +130,7 @@ class Idempotency:
     def _opened(self, key: Key, sealed: bytes) -> bytes:
         body = self._seal.open(sealed, _owner_of(key))
         if body is None:
-            # Sealed under an earlier master key. To run the request again is what the key was to prevent.
+            # Sealed under a master key that is gone. To run the request again is what the key was to prevent.
             self._count("unreadable")
             raise ServiceUnavailable("The stored answer cannot be read.")
         self._count("replayed")
@@ -148,4 +148,4 @@ def _key(tenant_id: TenantId, value: str, endpoint: str, body: bytes, request_id
 
 
 def _owner_of(key: Key) -> bytes:
-    return key.tenant_id.encode() + b"\0" + key.key_hash
+    return owner_of(key.tenant_id, key.key_hash)

@@ -14,8 +14,10 @@ from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from gateway.clock import Clock
-from gateway.db import Database, is_unavailable
+from gateway.db import DATABASE_ERRORS, Database, is_unavailable, reason
 from gateway.errors import InvalidApiKey, IpNotAuthorized, ServiceUnavailable
+from gateway.ids import KeyId
+from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.tenancy.addresses import Network, is_allowed, parse_networks
 from gateway.tenancy.keys import ApiKey, Peppers, bearer_key, mask_key
@@ -31,8 +33,13 @@ STALE_S = 30.0
 KNOWN_MAX = 50_000
 UNKNOWN_MAX = 10_000
 LOAD_TIMEOUT_S = 2.0
+REHASHES_MAX = 8
+"""Under way at once; the others have their turn with a later request."""
 LOADS_MAX = 16
 """Look-ups under way at once: a flood of made-up keys cannot take all database connections."""
+
+
+_log = get_logger(__name__)
 
 
 class _Stored(Protocol):
@@ -80,6 +87,7 @@ class KeyDirectory:
         self._repository = TenancyRepository()
         self._people = PeopleRepository()
         slots = asyncio.Semaphore(LOADS_MAX)
+        self._rehashing: set[asyncio.Task[None]] = set()
         self._tenants = _Cache(self._read_key, feed, metrics, slots, known_max, unknown_max)
         self._admins = _Cache(self._read_admin_key, feed, metrics, slots, known_max, unknown_max)
 
@@ -91,6 +99,8 @@ class KeyDirectory:
             raise InvalidApiKey(mask_key(key.value))
         if not is_allowed(client_ip, found.networks):
             raise IpNotAuthorized
+        if self._peppers.is_old(found.row.pepper_id):
+            self._rehash(key, found.row.id, found.row.pepper_id, is_admin=False)
         return found.principal
 
     async def authenticate_admin(self, authorization: str | None, client_ip: str | None) -> AdminPrincipal:
@@ -100,7 +110,30 @@ class KeyDirectory:
             raise InvalidApiKey(mask_key(key.value))
         if not is_allowed(client_ip, found.networks):
             raise IpNotAuthorized
+        if self._peppers.is_old(found.row.pepper_id):
+            self._rehash(key, found.row.id, found.row.pepper_id, is_admin=True)
         return found.principal
+
+    async def close(self) -> None:
+        """What was begun is written when this returns."""
+        await asyncio.gather(*self._rehashing, return_exceptions=True)
+
+    def _rehash(self, key: ApiKey, key_id: KeyId, old: str, *, is_admin: bool) -> None:
+        """A key that is used is stored under the current pepper from now on, so that an old one is needed no more.
+        Its secret is known at this moment only. Not awaited: the request goes on."""
+        if len(self._rehashing) < REHASHES_MAX:
+            task = asyncio.create_task(self._store_again(key, key_id, old, is_admin=is_admin))
+            self._rehashing.add(task)
+            task.add_done_callback(self._rehashing.discard)
+
+    async def _store_again(self, key: ApiKey, key_id: KeyId, old: str, *, is_admin: bool) -> None:
+        try:
+            async with self._database.write() as session:
+                await self._repository.store_again(
+                    session, key_id, old, *self._peppers.stored(key), is_admin=is_admin
+                )
+        except DATABASE_ERRORS as error:  # the next request tries again
+            _log.warning("key not stored under the current pepper", error=reason(error))
 
     def _holds(self, key: ApiKey, row: _Stored) -> bool:
         proved = self._peppers.proves(key, row.secret_hmac, row.pepper_id)

@@ -8,14 +8,23 @@ once, in the answer that creates it. This module knows no database and no tenant
 import base64
 import hmac
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.errors import InvalidApiKey, MissingCredentials
 from gateway.ids import Entropy
+from gateway.keyring import Keyring, Keys
 from gateway.settings import SecuritySettings, SettingsError
 
-__all__ = ["ApiKey", "Peppers", "bearer_key", "generate_key", "mask_key", "parse_key"]
+__all__ = [
+    "ApiKey",
+    "Peppers",
+    "bearer_key",
+    "generate_key",
+    "mask_key",
+    "master_ring",
+    "parse_key",
+    "pepper_ring",
+]
 
 PUBLIC_BYTES = 5
 SECRET_BYTES = 32
@@ -36,39 +45,55 @@ class ApiKey:
         return f"tw-{self.public_id}-{self.secret}"
 
 
-@dataclass(frozen=True, slots=True)
 class Peppers:
     """The server's secrets under which keys are stored: one for new keys, older ones for as long as needed."""
 
-    current_id: str
-    _by_id: Mapping[str, bytes] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        assert self.current_id in self._by_id
-        short = [name for name, pepper in self._by_id.items() if len(pepper) < _PEPPER_BYTES_MIN]
+    def __init__(self, ring: Keyring) -> None:
+        self._ring = ring
+        short = [name for name, pepper in ring.keys.by_id.items() if len(pepper) < _PEPPER_BYTES_MIN]
         if short:
             raise SettingsError(f"pepper {short[0]} is shorter than {_PEPPER_BYTES_MIN} bytes")
 
     @classmethod
-    def from_settings(cls, settings: SecuritySettings) -> "Peppers":
-        current = settings.pepper()
-        if current is None:
-            raise SettingsError(
-                "set TOLLWAY_SECURITY__KEY_PEPPER_FILE: without a pepper no key can be checked"
-            )
-        old = settings.old_key_peppers_file
-        return cls(
-            settings.key_pepper_id,
-            {**(_read_peppers(old.read_bytes()) if old else {}), settings.key_pepper_id: current},
-        )
+    def of(cls, **by_id: bytes) -> "Peppers":
+        """These, the first one for new keys."""
+        return cls(Keyring(Keys(by_id)))
 
-    def digest(self, key: ApiKey) -> bytes:
-        return _digest(self._by_id[self.current_id], key)
+    @classmethod
+    def from_settings(cls, settings: SecuritySettings) -> "Peppers":
+        return cls(pepper_ring(settings))
+
+    def stored(self, key: ApiKey) -> tuple[str, bytes]:
+        """The pepper's id and the digest under it, for a row."""
+        name, pepper = self._ring.current()
+        return name, _digest(pepper, key)
 
     def proves(self, key: ApiKey, stored: bytes, pepper_id: str) -> bool:
         """Whether the key is the one that was stored, in a time that tells nothing about how near it came."""
-        pepper = self._by_id.get(pepper_id)
+        pepper = self._ring.get(pepper_id)
         return pepper is not None and hmac.compare_digest(_digest(pepper, key), stored)
+
+    def is_old(self, pepper_id: str) -> bool:
+        """As far as this process has heard: it has another one for new keys."""
+        return pepper_id != self._ring.keys.current_id
+
+
+def pepper_ring(settings: SecuritySettings) -> Keyring:
+    """Raises SettingsError without any."""
+    if settings.key_pepper is None and settings.key_pepper_file is not None:
+        name = "TOLLWAY_SECURITY__KEY_PEPPER_FILE"
+        return Keyring.of_file(settings.key_pepper_file, settings.key_pepper_id, name)
+    pepper = settings.pepper()
+    if pepper is None:
+        raise SettingsError("set TOLLWAY_SECURITY__KEY_PEPPER_FILE: without a pepper no key can be checked")
+    return Keyring(Keys({settings.key_pepper_id: pepper}))
+
+
+def master_ring(settings: SecuritySettings) -> Keyring:
+    """The master key's, or the pepper's where there is none."""
+    if settings.master_key_file is None:
+        return pepper_ring(settings)
+    return Keyring.of_file(settings.master_key_file, "m1", "TOLLWAY_SECURITY__MASTER_KEY_FILE")
 
 
 def generate_key(entropy: Entropy) -> ApiKey:
@@ -106,9 +131,3 @@ def mask_key(value: str) -> str:
 
 def _digest(pepper: bytes, key: ApiKey) -> bytes:
     return hmac.digest(pepper, key.value.encode(), "sha256")
-
-
-def _read_peppers(content: bytes) -> dict[str, bytes]:
-    """Lines of `id:value`."""
-    pairs = [line.partition(b":") for line in content.splitlines() if line.strip()]
-    return {name.decode().strip(): value.strip() for name, _, value in pairs}

@@ -3,17 +3,18 @@
 Every method names its tenant, except the door: a key is found by its public part, before its tenant is known. Nothing here decides; `service` and `directory` do.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, insert, or_, select, update
+from sqlalchemy import Select, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, ServiceAccountId, TenantId
 from gateway.ledger.models import ConfigRevision
-from gateway.tenancy.models import ApiKey, RateLimit, ServiceAccount, Tenant
+from gateway.tenancy.models import AdminApiKey, ApiKey, RateLimit, ServiceAccount, Tenant
 from gateway.tenancy.principal import LimitSet, ScopedLimits
 
 __all__ = ["KeyRow", "TenancyRepository", "scoped_limits"]
@@ -216,6 +217,32 @@ class TenancyRepository:
                 scopes=sorted(row.scopes), expires_at=row.expires_at, ip_allow_list=list(row.ip_allow_list)
             )
         )
+
+    async def store_again(
+        self, session: WriteSession, key_id: KeyId, old: str, pepper_id: str, digest: bytes, *, is_admin: bool
+    ) -> None:
+        """Under another pepper, unless somebody did so meanwhile. A key's door, so without its tenant."""
+        table = AdminApiKey if is_admin else ApiKey
+        await session.execute(
+            update(table)
+            .where(table.id == key_id, table.pepper_id == old)
+            .values(pepper_id=pepper_id, secret_hmac=digest)
+        )
+
+    async def pepper_use(self, session: ReadSession) -> Mapping[str, int]:
+        """How many keys that work, or may work again, are stored under each pepper."""
+        found: Counter[str] = Counter()
+        for table in (ApiKey, AdminApiKey):
+            query = (
+                select(table.pepper_id, func.count())
+                .where(
+                    table.revoked_at.is_(None), or_(table.expires_at.is_(None), table.expires_at > func.now())
+                )
+                .group_by(table.pepper_id)
+            )
+            for pepper_id, count in await session.execute(query):
+                found[pepper_id] += count
+        return found
 
     async def put_limits(
         self, session: WriteSession, tenant_id: TenantId, id: str, scoped: ScopedLimits, at: datetime

@@ -242,10 +242,8 @@ class TenancyService:
         """Writes `row` with a fresh public part and secret."""
         for _ in range(_PUBLIC_ID_ATTEMPTS):
             key = generate_key(self._entropy)
-            secret_hmac = self._peppers.digest(key)
-            complete = replace(
-                row, public_id=key.public_id, secret_hmac=secret_hmac, pepper_id=self._peppers.current_id
-            )
+            pepper_id, secret_hmac = self._peppers.stored(key)
+            complete = replace(row, public_id=key.public_id, secret_hmac=secret_hmac, pepper_id=pepper_id)
             if await self._repository.insert_key(session, complete, rotation_key):
                 return IssuedKey(row.id, key.value, mask_key(key.value))
         raise AssertionError("40 random bits collided five times: the randomness is broken")

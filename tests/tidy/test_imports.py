@@ -88,7 +88,7 @@ RULES = (
 
 # Inside gateway, downwards only; packages on one line are siblings and do not import each other.
 LAYERS = (
-    ("cli", "__main__", "local", "serving", "exporting", "app", "worker", "migrate"),
+    ("cli", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts"),
     ("exchange", "reconcile", "retention", "batches"),
@@ -97,7 +97,7 @@ LAYERS = (
     ("audit",),
     ("ledger", "idempotency"),
     ("wire", "obs", "blobs"),
-    ("db", "cache", "settings", "errors", "money", "ids", "clock"),
+    ("db", "cache", "settings", "errors", "money", "ids", "clock", "keyring"),
 )  # fmt: skip
 SIBLINGS_ALLOWED = {
     ("pool", "upstream"),

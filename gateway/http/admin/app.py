@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 
 import orjson
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from gateway.audit.repository import Actor
@@ -62,20 +65,19 @@ from gateway.tenancy.projects.repository import ProjectRepository
 
 __all__ = ["AdminParts", "create_admin", "create_application"]
 
-_ERROR = {
-    "type": "object",
-    "properties": {
-        "message": {"type": "string"},
-        "type": {"type": "string"},
-        "param": {"type": ["string", "null"]},
-        "code": {"type": ["string", "null"]},
-    },
-    "required": ["message", "type", "param", "code"],
-}
-_REFUSED = {"type": "object", "properties": {"error": _ERROR}, "required": ["error"]}
-_RESPONSES: dict[int | str, Json] = {
-    "4XX": {"description": "Refused", "content": {"application/json": {"schema": _REFUSED}}}
-}
+
+class Refusal(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Refused(BaseModel):
+    error: Refusal
+
+
+_RESPONSES: dict[int | str, Json] = {"4XX": {"description": "Refused", "model": Refused}}
 """In the description, in place of the framework's own 422, which nobody is ever answered."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (
@@ -168,13 +170,26 @@ def create_application(parts: AdminParts) -> FastAPI:
     async def describe() -> Json:
         return app.openapi()
 
-    router = APIRouter(prefix=PREFIX, responses=_RESPONSES, route_class=guarded_route(has_project))
+    router = APIRouter(
+        prefix=PREFIX,
+        responses=_RESPONSES,
+        route_class=guarded_route(has_project),
+        dependencies=[
+            Security(HTTPBearer(auto_error=False, description="An admin key, or a project's own."))
+        ],
+        generate_unique_id_function=_operation_id,
+    )
     for resource in RESOURCES:
         resource(parts).register(router)
     router.add_api_route("/openapi.json", describe, methods=["GET"], include_in_schema=False)
     # One list of routes, not one per resource inside each other: it can be read, and is searched once.
     app = FastAPI(
-        title="Tollway admin API", openapi_url=None, docs_url=None, redoc_url=None, routes=router.routes
+        title="Tollway admin API",
+        version="1",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        routes=router.routes,
     )
     app.add_exception_handler(GatewayError, _render)
     app.add_exception_handler(RequestValidationError, _render_invalid)
@@ -183,6 +198,13 @@ def create_application(parts: AdminParts) -> FastAPI:
         app.add_exception_handler(kind, _render_database)
     app.add_exception_handler(Exception, _render_bug)
     return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    """`post_projects_project_id_api_keys`: a generated client's name for it, the same as long as the path is."""
+    [method] = route.methods or {"get"}
+    words = re.findall(r"[a-z_]+", route.path.removeprefix(PREFIX))
+    return "_".join([method.lower(), *words])
 
 
 async def _render(request: Request, error: Exception) -> Response:

@@ -193,11 +193,12 @@ class PeopleService:
         key_id = KeyId(self._ids.new("key"))
         for _ in range(_PUBLIC_ID_ATTEMPTS):
             key = generate_key(self._entropy)
+            pepper_id, secret_hmac = self._peppers.stored(key)
             row = AdminKeyRow(
                 key_id,
                 key.public_id,
-                self._peppers.digest(key),
-                self._peppers.current_id,
+                secret_hmac,
+                pepper_id,
                 options.role,
                 options.expires_at,
                 None,

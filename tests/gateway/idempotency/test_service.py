@@ -9,9 +9,10 @@ import pytest
 
 from gateway.db import Database
 from gateway.errors import ServiceUnavailable
-from gateway.idempotency import Claim, Idempotency, Seal, StoredAnswer
+from gateway.idempotency import Claim, Idempotency, StoredAnswer
 from gateway.idempotency.errors import KeyNotUsable, KeyReused, StillInFlight
 from gateway.ids import RequestId, TenantId
+from gateway.keyring import Keyring, Keys, SecretBox
 from gateway.obs.metrics import Metrics
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, books
@@ -22,14 +23,17 @@ A, B = TenantId("proj_a"), TenantId("proj_b")
 DAY_S = 86_400
 
 
+def box(master: bytes) -> SecretBox:
+    return SecretBox(Keyring(Keys({"m1": master})), "idempotency", os.urandom)
+
+
 class Desk:
     """Two gateways on one database and one clock."""
 
     def __init__(self, database: Database) -> None:
         self.clock = ManualClock(datetime.now(UTC))
         self.gateways = [
-            Idempotency(database, Seal(b"master", os.urandom), run, self.clock, Metrics())
-            for run in ("run_1", "run_2")
+            Idempotency(database, box(b"master"), run, self.clock, Metrics()) for run in ("run_1", "run_2")
         ]
 
     async def begin(
@@ -145,7 +149,7 @@ async def test_without_the_database_nobody_knows() -> None:
     away = Database("postgresql://nobody@127.0.0.1:1/none", name="test")
     clock = ManualClock(datetime.now(UTC))
     with pytest.raises(ServiceUnavailable) as refused:
-        await Idempotency(away, Seal(b"m", os.urandom), "run", clock, Metrics()).begin(
+        await Idempotency(away, box(b"m"), "run", clock, Metrics()).begin(
             A, "k", "completions", b"{}", RequestId("req_1")
         )
     assert refused.value.status == 503

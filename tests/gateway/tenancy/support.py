@@ -23,7 +23,7 @@ from gateway.tenancy.repository import TenancyRepository
 from tests.fakes.clock import ManualClock
 
 ADMIN = Actor("admin_key", "key_admin", "req_admin", "192.0.2.1")
-PEPPERS = Peppers("p1", {"p1": b"a pepper for the tests"})
+PEPPERS = Peppers.of(p1=b"a pepper for the tests")
 
 
 class RealStartClock(ManualClock):

@@ -249,11 +249,13 @@ async def test_rotated_pepper_keeps_old_keys_and_an_unknown_pepper_does_not(data
     async with world_on(database_url) as world:
         key = await world.key(await world.tenant())
         await world.feed.poll()
-        kept = Peppers("p2", {"p2": b"the next pepper!", "p1": b"a pepper for the tests"})
-        lost = Peppers("p2", {"p2": b"the next pepper!"})
-        assert await _directory(world, kept).authenticate(bearer(key), None)
+        kept = Peppers.of(p2=b"the next pepper!", p1=b"a pepper for the tests")
+        lost = Peppers.of(p2=b"the next pepper!")
         with pytest.raises(InvalidApiKey):
             await _directory(world, lost).authenticate(bearer(key), None)
+        directory = _directory(world, kept)
+        assert await directory.authenticate(bearer(key), None)
+        await directory.close()
 
 
 async def test_admin_key_and_tenant_key_open_their_own_door_only(database_url: str) -> None:

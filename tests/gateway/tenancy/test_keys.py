@@ -24,36 +24,36 @@ def test_every_generated_key_has_the_format_and_parses_to_itself(randomness: byt
 
 
 def test_stored_digest_proves_the_key_and_no_other() -> None:
-    peppers = Peppers("p1", {"p1": PEPPER})
+    peppers = Peppers.of(p1=PEPPER)
     key = ApiKey("abcdefgh", "s" * 43)
-    stored = peppers.digest(key)
+    _, stored = peppers.stored(key)
     assert len(stored) == 32
     assert peppers.proves(key, stored, "p1")
     assert not peppers.proves(ApiKey("abcdefgh", "s" * 42 + "t"), stored, "p1")
     assert not peppers.proves(ApiKey("abcdefgi", "s" * 43), stored, "p1")
-    assert not Peppers("p1", {"p1": PEPPER + b"x"}).proves(key, stored, "p1")
+    assert not Peppers.of(p1=PEPPER + b"x").proves(key, stored, "p1")
 
 
 def test_older_pepper_still_proves_and_a_lost_one_does_not() -> None:
     key = ApiKey("abcdefgh", "s" * 43)
-    stored = Peppers("p1", {"p1": PEPPER}).digest(key)
-    rotated = Peppers("p2", {"p2": b"another pepper!!", "p1": PEPPER})
+    _, stored = Peppers.of(p1=PEPPER).stored(key)
+    rotated = Peppers.of(p2=b"another pepper!!", p1=PEPPER)
     assert rotated.proves(key, stored, "p1")
-    assert not rotated.proves(key, rotated.digest(key), "p1")
-    assert not Peppers("p2", {"p2": PEPPER}).proves(key, stored, "p1")
+    assert not rotated.proves(key, rotated.stored(key)[1], "p1")
+    assert not Peppers.of(p2=PEPPER).proves(key, stored, "p1")
 
 
 def test_peppers_come_from_files(tmp_path: Path) -> None:
-    (tmp_path / "now").write_text("the pepper of today\n")
-    (tmp_path / "old").write_text("p1:the pepper of before\n\np0:the first of all of them\n")
-    peppers = Peppers.from_settings(
-        SecuritySettings(
-            key_pepper_file=tmp_path / "now", key_pepper_id="p2", old_key_peppers_file=tmp_path / "old"
-        )
-    )
-    key = ApiKey("abcdefgh", "s" * 43)
-    for name, pepper in (("p1", b"the pepper of before"), ("p2", b"the pepper of today")):
-        assert peppers.proves(key, Peppers(name, {name: pepper}).digest(key), name)
+    file, key = tmp_path / "pepper", ApiKey("abcdefgh", "s" * 43)
+    settings = SecuritySettings(key_pepper_file=file, key_pepper_id="p7")
+    file.write_text("the only pepper, which has spaces\n")
+    assert Peppers.from_settings(settings).stored(key)[0] == "p7"
+    file.write_text("p2:the-pepper-of-today\n\np1:the-pepper-of-before\n")
+    peppers = Peppers.from_settings(settings)
+    assert peppers.stored(key)[0] == "p2"
+    assert (peppers.is_old("p1"), peppers.is_old("p2")) == (True, False)
+    for name, pepper in (("p1", b"the-pepper-of-before"), ("p2", b"the-pepper-of-today")):
+        assert peppers.proves(key, Peppers.of(**{name: pepper}).stored(key)[1], name)
 
 
 def test_missing_or_short_pepper_stops_the_boot() -> None:
@@ -65,7 +65,7 @@ def test_missing_or_short_pepper_stops_the_boot() -> None:
 
 def test_secrets_are_in_no_repr() -> None:
     assert "sss" not in repr(ApiKey("abcdefgh", "s" * 43))
-    assert "pepper" not in repr(Peppers("p1", {"p1": PEPPER})).lower().replace("peppers", "")
+    assert "pepper" not in repr(Peppers.of(p1=PEPPER)).lower().replace("peppers", "")
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,10 @@ async def test_the_description_shows_the_errors_that_are_answered(gateway: Gatew
     assert operations
     for operation in operations:
         assert set(operation["responses"]) == {"200", "4XX"}, operation["operationId"]
-    shown = operations[0]["responses"]["4XX"]["content"]["application/json"]["schema"]["properties"]["error"]
+    shown = operations[0]["responses"]["4XX"]["content"]["application/json"]["schema"]["$ref"]
+    assert shown == "#/components/schemas/Refused"
     refused = await gateway.admin("POST", "/projects", {}, 400)
-    assert set(refused["error"]) == set(shown["properties"])
+    assert set(refused["error"]) == set(document["components"]["schemas"]["Refusal"]["properties"])
 
 
 @pytest.mark.parametrize(
