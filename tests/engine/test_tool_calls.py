@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
-from tests.engine.server.test_answers_http import TEMPLATE
+from tests.engine.server.answer_template import TEMPLATE
 from tests.engine.test_core_process import Engine, serving
 from tests.models import write_tiny_llama
 

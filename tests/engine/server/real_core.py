@@ -8,9 +8,12 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.core.loop import Loop
-from engine.core_process import core_config
+from engine.core_process import GRAMMAR_CACHE_BYTES, _ready, compile_setup, core_config
 from engine.core_transport import CoreTransport
-from engine.messages import CoreInbound, CoreReady, Shutdown, StepOutputs
+from engine.grammar.cache import GrammarCache
+from engine.grammar.compiler import Compiler
+from engine.grammar.desk import GrammarDesk
+from engine.messages import CoreInbound, Shutdown, StepOutputs
 from engine.runner.load import build_runner
 
 
@@ -20,28 +23,21 @@ class RealCore:
     def __init__(self, config: EngineConfig, transport: CoreTransport) -> None:
         built = build_runner(config)
         core = core_config(config, built)
-        self.about = CoreReady(
-            epoch="epoch-real",
-            max_model_len=core.max_model_len,
-            max_num_seqs=core.max_num_seqs,
-            vocab_size=built.model.vocab_size,
-            eos_token_ids=core.eos_token_ids,
-            num_blocks=core.layout.num_blocks,
-            block_size=core.layout.block_size,
-            dtype=built.config.dtype,
-            device=built.config.device,
-        )
+        self.about = _ready("epoch-real", built, core)
         self._runner = built.runner
         self._transport = transport
         self._is_dead = threading.Event()
-        self._loop: Loop[Any] = Loop(self, built.runner, self._emit, time.monotonic, core)
+        self._compiler = Compiler(compile_setup(config, built))
+        transport.wake_on(self._compiler.fileno())
+        desk = GrammarDesk(self, self._emit, self._compiler, GrammarCache(GRAMMAR_CACHE_BYTES))
+        self._loop: Loop[Any] = Loop(desk, built.runner, desk.emit, time.monotonic, core)
         self._thread = threading.Thread(target=self._loop.run, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def drain(self, timeout_s: float) -> list[CoreInbound]:
-        """The loop's inbox."""
+        """The desk's inbox."""
         if self._is_dead.is_set():
             return [Shutdown()]
         return self._transport.drain(min(timeout_s, 0.05))
@@ -51,6 +47,7 @@ class RealCore:
             self._is_dead.set()
             self._thread.join(10)
             self._runner.close()
+            self._compiler.close()
             self._transport.close(linger_s=0)
 
     def _emit(self, worker: int, message: StepOutputs) -> None:

@@ -1,6 +1,6 @@
 """Requests of every kind, to be cut at every token. A new way to read or to bound an answer is a row here.
 
-Each is (name, path, body) for the tiny llama model; streamed, and seeded where it samples.
+Each is (name, path, body) for the tiny llama model with `answer_template`; streamed, and seeded where it samples.
 """
 
 from __future__ import annotations
@@ -11,6 +11,27 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 Case = tuple[str, str, dict[str, Any]]
 
 _QUESTIONS = ("The lamps", "Why do you write it all down?", "Prices of salt, größer", "The clock")
+
+_SCHEMA = {
+    "name": "berth",
+    "schema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "pattern": "^[a-z ]{0,9}$"},
+            "depth": {"type": "integer", "minimum": 1, "maximum": 99},
+            "free": {"type": "boolean"},
+        },
+        "required": ["name", "depth", "free"],
+        "additionalProperties": False,
+    },
+}
+_TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "get_weather", "parameters": _SCHEMA["schema"], "strict": True},
+    },
+    {"type": "function", "function": {"name": "now"}},
+]
 
 # Bodies beside messages or prompt. What the tiny model says is arbitrary, so stops are what is likely in any text.
 _BOTH: dict[str, dict[str, Any]] = {
@@ -35,6 +56,9 @@ _BOTH: dict[str, dict[str, Any]] = {
         "seed": 26,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
     },
+    "bad words": {"seed": 28, "bad_words": ["e", "the", "1"]},
+    "regex": {"seed": 29, "structured_outputs": {"regex": "[a-f]{3,9}(-[0-9]{1,4})*"}},
+    "choice": {"seed": 30, "structured_outputs": {"choice": ["the keeper", "the clock", "a bridge"]}},
     "two choices": {"seed": 27, "n": 2, "max_tokens": 8},
 }
 _CHAT: dict[str, dict[str, Any]] = {
@@ -47,11 +71,42 @@ _CHAT: dict[str, dict[str, Any]] = {
     },
     "logprobs and stop": {"seed": 32, "logprobs": True, "top_logprobs": 1, "stop": ["e", " the"]},
     "long system prompt": {"temperature": 0},
+    "json schema": {
+        "seed": 33,
+        "response_format": {"type": "json_schema", "json_schema": _SCHEMA},
+        "max_tokens": 24,
+    },
+    "json object": {"seed": 34, "response_format": {"type": "json_object"}, "temperature": 1.3},
+    "required call": {"seed": 35, "tools": _TOOLS, "tool_choice": "required", "max_tokens": 24},
+    "named call": {
+        "seed": 36,
+        "tools": _TOOLS,
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+        "max_tokens": 24,
+        "temperature": 1.4,
+    },
+    "one call": {
+        "seed": 37,
+        "tools": _TOOLS,
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "max_tokens": 90,
+    },
+    "calls if it likes": {"seed": 38, "tools": _TOOLS},
+    "reasoning": {"seed": 39, "chat_template_kwargs": {"think": True}},
+    "reasoning, then json": {
+        "seed": 43,
+        "chat_template_kwargs": {"think": True},
+        "response_format": {"type": "json_object"},
+        "logprobs": True,
+    },
 }
 _COMPLETIONS: dict[str, dict[str, Any]] = {
     "logprobs": {"seed": 40, "logprobs": 2},
     "logprobs of half characters": {"seed": 41, "logprobs": 0, "allowed_token_ids": list(range(190, 261))},
     "logprobs and penalties": {"seed": 42, "logprobs": 1, "presence_penalty": 1.5, "min_tokens": 3},
+    "echo": {"seed": 44, "echo": True, "logprobs": 1},
+    "grammar": {"seed": 46, "structured_outputs": {"grammar": 'root ::= "<" [a-z]+ ">" root?'}},
     "ids for a prompt": {"temperature": 0, "prompt": [0, 70, 71, 72, 99, 130]},
 }
 
@@ -68,8 +123,8 @@ def cases() -> list[Case]:
         prompt = _QUESTIONS[(number + 1) % 4]
         found.append((f"completion: {name}", COMPLETIONS, {"prompt": prompt, **usage, **body}))
     # The same again without a usage chunk, and longer.
-    found.append(("chat: long", CHAT, {**found[1][2], "stream_options": None, "max_tokens": 40}))
-    found.append(("completion: long", COMPLETIONS, {**found[-2][2], "seed": 50, "max_tokens": 40}))
+    found.append(("chat: long", CHAT, {**found[1][2], "stream_options": None, "max_tokens": 24}))
+    found.append(("completion: long", COMPLETIONS, {**found[-2][2], "seed": 50, "max_tokens": 24}))
     found += [
         (f"{name}, no usage", path, {**body, "stream_options": None})
         for name, path, body in found

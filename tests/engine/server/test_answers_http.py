@@ -11,6 +11,7 @@ import openai
 import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
+from tests.engine.server.answer_template import TEMPLATE
 from tests.engine.server.conftest import MODEL, Server, running_server
 from tests.engine.server.resume_cases import CHAT
 from tests.engine.server.streams import parse
@@ -18,20 +19,6 @@ from tests.engine.server.test_resume import post, relayed, resume_body
 from tests.fakes.core import Script
 from tests.tiny_tokenizer import write_llama_tokenizer
 
-TEMPLATE = """\
-{%- if tools %}{{ 'Tools, called as <tool_call>{"name": …, "arguments": …}</tool_call>:' }}
-{%- for tool in tools %}{{ '\n' ~ (tool | tojson) }}{% endfor %}{% endif %}
-{%- for message in messages %}
-  {{- '\n' ~ message.role ~ ': ' }}
-  {%- if message.reasoning_content %}{{ '<think>' ~ message.reasoning_content ~ '</think>' }}{% endif %}
-  {{- message.content }}
-  {%- for call in message.tool_calls or [] %}
-    {{- '<tool_call>{"name": "' ~ call.function.name ~ '", "arguments": ' ~ (call.function.arguments | tojson) ~ '}' }}
-    {{- '</tool_call>' }}
-  {%- endfor %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '\nassistant: ' ~ ('<think>\n' if think else '') }}{% endif %}
-"""
 USER: list[Any] = [{"role": "user", "content": "How is the sea?"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: list[Any] = [

@@ -12,6 +12,7 @@ import pytest
 
 from engine.server.journal import Record
 from engine.server.journal_reader import read_page
+from tests.engine.server.answer_template import TEMPLATE
 from tests.engine.server.conftest import API_KEY, MODEL, Server, running_server
 from tests.engine.server.resume_cases import CHAT, Case, cases
 from tests.engine.server.streams import Block, parse
@@ -20,6 +21,7 @@ from tests.models import write_tiny_llama
 
 ASK = {"x-emit-token-ids": "1"}
 AT_ONCE = 24
+REPLICA: dict[str, Any] = {"batch_invariant": True, "reasoning_parser": "qwen3", "tool_call_parser": "hermes"}
 
 
 def resume_body(blocks: Sequence[Block], request: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -73,14 +75,15 @@ def test_there_are_fifty_cases() -> None:
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("resume") / "llama"
     write_tiny_llama(folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
     return folder
 
 
 async def test_cut_at_every_token(tiny_llama: Path, tmp_path: Path) -> None:
     """Every case, at every block: what was relayed and what another replica adds are the bytes of the whole."""
     async with (
-        running_server(tiny_llama, tmp_path / "a", real_core=True, batch_invariant=True) as one,
-        running_server(tiny_llama, tmp_path / "b", real_core=True, batch_invariant=True) as other,
+        running_server(tiny_llama, tmp_path / "a", real_core=True, **REPLICA) as one,
+        running_server(tiny_llama, tmp_path / "b", real_core=True, **REPLICA) as other,
     ):
         room = asyncio.Semaphore(AT_ONCE)
 
