@@ -47,7 +47,7 @@ class Account:
         self.served += input_cost(request, num_tokens)
 
     def charge_output(self, request: Request, num_tokens: int) -> None:
-        self.served += OUTPUT_WEIGHT * num_tokens / max(request.fairness_weight, MIN_WEIGHT)
+        self.served += request.output_cost * num_tokens
 
     def head(self) -> Request:
         """Earliest deadline first; without deadlines first come, first served."""
@@ -99,6 +99,7 @@ class FairQueue:
         account.num_live += 1
         self._num_live += 1
         request.account = account
+        request.output_cost = OUTPUT_WEIGHT / max(request.fairness_weight, MIN_WEIGHT)
 
     def head(self) -> Request | None:
         """The request to admit next."""

@@ -33,12 +33,11 @@ class Outbox:
 
     def tokens(self, request: Request, token: int, logprobs: TokenLogprobs | None) -> None:
         """One more token of an answer that goes on."""
-        output = TokenOutput(
-            request_id=request.id,
-            token_ids=[token],
-            logprobs=None if logprobs is None else [logprobs],
-        )
-        self.put(request.worker, output if request.has_reported else _first(request, output))
+        if logprobs is None:
+            output = TokenOutput(request_id=request.id, token_ids=[token])
+        else:
+            output = TokenOutput(request_id=request.id, token_ids=[token], logprobs=[logprobs])
+        self._outputs[request.worker].append(output if request.has_reported else _first(request, output))
 
     def flush(self, load: LoadStats, now: float) -> None:
         for worker, outputs in enumerate(self._outputs):
@@ -59,19 +58,21 @@ def absorb(
     assert result.step == step.schedule.step, "results come in the order of launch"
     if result.failures:
         _spoil(step, set(result.failures), later, scheduler)
+    tokens, failures, ignored, finished = result.tokens, result.failures, step.ignored_rows, Phase.FINISHED
+    logprobs, prompt_logprobs = result.logprobs, result.prompt_logprobs
     for work, request in zip(step.schedule.work, step.requests, strict=True):
         row = work.row
-        if request.phase is Phase.FINISHED or row in step.ignored_rows:
+        if request.phase is finished or row in ignored:
             continue
-        if row in result.failures:
+        if row in failures:
             code = "invalid_grammar" if row in result.refused else "engine_error"
-            end(request, "error", scheduler, outbox, code=code, message=result.failures[row])
+            end(request, "error", scheduler, outbox, code=code, message=failures[row])
             continue
-        if row in result.prompt_logprobs:
-            _report_prompt(request, work.start, result.prompt_logprobs[row], outbox)
+        if row in prompt_logprobs:
+            _report_prompt(request, work.start, prompt_logprobs[row], outbox)
         if work.samples:
-            assert row in result.tokens, f"step {result.step} has no token for row {row}"
-            _accept(request, result.tokens[row], result.logprobs.get(row), scheduler, outbox)
+            assert row in tokens, f"step {result.step} has no token for row {row}"
+            _accept(request, tokens[row], logprobs.get(row), scheduler, outbox)
 
 
 def fail_batch(step: Step, message: str, later: Sequence[Step], scheduler: Scheduler, outbox: Outbox) -> None:
@@ -129,13 +130,17 @@ def _grammar_field(request: Request) -> str | None:
 def _accept(
     request: Request, token: int, logprobs: TokenLogprobs | None, scheduler: Scheduler, outbox: Outbox
 ) -> None:
-    token_ids = request.token_ids
+    token_ids, account = request.token_ids, request.account
     token_ids.append(token)
-    assert len(token_ids) <= request.num_tokens
-    if len(token_ids) >= request.publish_at <= request.num_computed:
+    num_tokens = len(token_ids)
+    assert num_tokens <= request.num_tokens
+    if num_tokens >= request.publish_at <= request.num_computed:
         scheduler.kv.publish(request)
-    assert request.account is not None
-    request.account.charge_output(request, 1)
+    assert account is not None
+    account.served += request.output_cost
+    if num_tokens < request.max_total_tokens and token not in request.end_ids:
+        outbox.tokens(request, token, logprobs)  # nearly always
+        return
     reason = end_reason(request, token)
     if reason is None:
         outbox.tokens(request, token, logprobs)

@@ -87,6 +87,8 @@ class Request:
     """Per KV group, the host pages that hold them, as in `tables`."""
 
     account: Account | None = field(default=None, repr=False)
+    output_cost: float = 0.0
+    """Virtual tokens that an output token costs its account."""
     holding: Holding | None = field(default=None, repr=False)
     """What its id holds; None where nobody counts."""
     blocked_s: float | None = None

@@ -272,14 +272,15 @@ class Scheduler:
     def _hand_out(self, plan: StepPlan, request: Request, end: int) -> None:
         """Compute the request up to `end`; at its last known token that samples the next one."""
         start, samples = request.num_computed, end == request.num_tokens
-        plan.add(request, start, end - start, samples)
-        if end - start > 1:
+        num_tokens = end - start
+        plan.add(request, start, num_tokens, samples)
+        if num_tokens > 1:
             note_read(request, start, end, self.times.key_cost)
         request.num_computed = end
         if samples:
             request.num_tokens = end + 1
         request.num_steps_in_flight += 1
-        if end >= request.publish_at and len(request.token_ids) >= request.publish_at:
+        if end >= request.publish_at <= len(request.token_ids):
             self.kv.publish(request)
 
     # Into a row and out of it

@@ -21,8 +21,6 @@ class StepPlan:
 
     budget: int
     """Tokens left."""
-    num_tokens: int = 0
-    """Tokens handed out."""
     work: list[tuple[int, int, RowWork, Request]] = field(default_factory=list)
     """(num_tokens, row, …): sorts into the contract's order; a row occurs once."""
     new_rows: list[RowInit] = field(default_factory=list)
@@ -36,7 +34,6 @@ class StepPlan:
     def add(self, request: Request, start: int, num_tokens: int, samples: bool) -> None:
         assert 0 < num_tokens <= self.budget
         self.budget -= num_tokens
-        self.num_tokens += num_tokens
         row = request.row
         self.work.append((num_tokens, row, RowWork(row, start, num_tokens, samples), request))
 
@@ -55,7 +52,6 @@ class StepPlan:
             if owner is request:
                 del self.work[index]
                 self.budget += num_tokens
-                self.num_tokens -= num_tokens
                 return work
         return None
 
@@ -83,7 +79,7 @@ class Step:
             offloads=moves[0],
             restores=moves[1],
         )
-        return cls(schedule, [item[3] for item in plan.work], plan.num_tokens)
+        return cls(schedule, [item[3] for item in plan.work], sum([item[0] for item in plan.work]))
 
     def ignore(self, request: Request) -> None:
         for work, owner in zip(self.schedule.work, self.requests, strict=True):
