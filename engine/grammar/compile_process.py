@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from engine.grammar.rows import GrammarError, RowGrammar, unpack
+from engine.text.answer import MARKERS
 from engine.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -86,9 +87,11 @@ def main(control: socket.socket) -> int:
 
 
 def vocabulary(tokenizer: Tokenizer, vocab_size: int) -> list[bytes]:
-    """What each token adds to an answer. Special tokens add nothing, and no grammar can ask for them."""
+    """What each token adds to an answer. Special tokens add nothing, and no grammar can ask for them, but for those
+    that mark calls and reasoning: a forced call begins as a free one does."""
+    silent = {token_id for token_id in tokenizer.special_ids if tokenizer.token(token_id) not in MARKERS}
     return [
-        b"" if token_id in tokenizer.special_ids else tokenizer.token_bytes(token_id)
+        b"" if token_id in silent else tokenizer.token_bytes(token_id)
         for token_id in range(min(vocab_size, tokenizer.vocab_size))
     ]
 

@@ -43,7 +43,8 @@ async def answer_chat(
     check_tools(services, request.tools)
     prompt = await _chat_prompt(services, prompt_limit(ready, caller), request, resumed)
     format_ = answer_format(services, request, prompt)
-    request = with_grammar(request, format_)
+    size = 0 if request.tools is None else request.tools.schema_bytes
+    request = await services.beside_loop(size, partial(with_grammar, request, format_))
     job = await make_job(services, ready, request, [prompt], caller, "chatcmpl", format_)
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)

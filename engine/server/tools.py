@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import orjson
+
 from engine.server import structured
 from engine.server.errors import invalid, missing, unsupported
 from engine.server.fields import items, kind_of, obj, shown, text
@@ -65,6 +67,10 @@ class ToolUse:
     """Those that may be called this time."""
     parallel: bool
     """More than one call in an answer."""
+
+    @property
+    def schema_bytes(self) -> int:
+        return sum(function.schema_bytes for function in self.functions)
 
     @property
     def documents(self) -> tuple[dict[str, Any], ...]:
@@ -154,7 +160,11 @@ def _read_tool(path: str, value: Any) -> Function:
         if parameters.get("type", "object") != "object":
             where = f"{path}.parameters.type"
             raise invalid(f"Invalid value for '{where}': arguments are an object.", where)
-        size = len(structured.schema_grammar(f"{path}.parameters", parameters).text)
+        size = len(orjson.dumps(parameters))
+        if size > structured.MAX_SCHEMA_BYTES:
+            where = f"{path}.parameters"
+            message = f"Invalid value for '{where}': at most {structured.MAX_SCHEMA_BYTES} bytes of schema."
+            raise invalid(message, where)
     return Function(
         name=name,
         description=None if description is None else _read_description(f"{path}.description", description),

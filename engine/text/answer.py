@@ -11,7 +11,11 @@ from typing import Protocol
 
 from engine.text.events import AnswerEvent, CallEnded, Content, Reasoning
 from engine.text.reasoning import CLOSE, OPEN, ReasoningSplitter, Start
+from engine.text.tools.formats import FORMATS
 from engine.text.tools.parser import CallFormat, ToolParser
+
+MARKERS = frozenset({OPEN, CLOSE}.union(*(format_.special_tokens for format_ in FORMATS.values())))
+"""Texts of tokens, special or not, that mean something to a parser."""
 
 
 class TokenIds(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,9 @@ from engine.grammar.compile_process import (
     vocabulary,
 )
 from engine.grammar.rows import GrammarError
+from engine.text.tokenizer import load_tokenizer
 from tests.grammars import EOS, VOCAB, bound, tokenizer, tokenizer_info
+from tests.tiny_tokenizer import write_llama_tokenizer
 
 
 def _accepts(kind: str, text: str, answer: str) -> bool:
@@ -78,6 +81,20 @@ def test_vocabulary() -> None:
     assert all(words[index] == b"" for index in tokenizer().special_ids)
     assert words[tokenizer().encode("a", add_special_tokens=False)[0]] == b"a"
     assert len(vocabulary(tokenizer(), 100)) == 100
+
+
+def test_markers_of_calls_are_text_though_special(tmp_path: Path) -> None:
+    write_llama_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(path.read_text().replace('"<|start_header_id|>"', '"[TOOL_CALLS]"'))
+    marked = load_tokenizer(tmp_path, tmp_path)
+    index = marked.token_id("[TOOL_CALLS]")
+    assert index in marked.special_ids
+    words = vocabulary(marked, VOCAB)
+    assert [words[token_id] for token_id in sorted(marked.special_ids)].count(b"") == len(
+        marked.special_ids
+    ) - 1
+    assert words[index] == b"[TOOL_CALLS]"
 
 
 def test_frames() -> None:
