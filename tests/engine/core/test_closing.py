@@ -17,7 +17,7 @@ STEP_S = 0.01
 
 def step(num_tokens: int) -> Step:
     plan = StepPlan(num_tokens)
-    plan.num_tokens = num_tokens
+    plan.add(request(0), 0, num_tokens, False)
     return Step.from_plan(1, plan, [])
 
 
