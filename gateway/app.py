@@ -12,6 +12,10 @@ from collections.abc import Callable
 
 from gateway.audit.repository import AuditRepository
 from gateway.batches.files import FileStore
+from gateway.batches.parts import Parts as BatchParts
+from gateway.batches.parts import Terms
+from gateway.batches.runner import BatchRunner
+from gateway.batches.service import BatchService
 from gateway.blobs import open_blobs
 from gateway.cache import create_cache
 from gateway.clock import Clock, SystemClock
@@ -20,6 +24,7 @@ from gateway.exchange import Attempts, Closer, Pseudonyms, UpstreamCalls
 from gateway.exports.destination import configured_store
 from gateway.http.admin.app import AdminParts, create_admin
 from gateway.http.auth import Authenticator
+from gateway.http.batch_routes import BatchRoutes
 from gateway.http.call import Receive, Scope, Send
 from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Edge
@@ -82,6 +87,7 @@ class GatewayApp:
         self.replicas = Replicas(clock, self.metrics, _draw(entropy))
         self.client = UpstreamClient(settings.upstream)
         self.blobs = open_blobs(settings.server.files, settings.exports.s3_credentials_file)
+        self.batch_terms = Terms()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -117,11 +123,14 @@ class GatewayApp:
             self.metrics,
         )
         self.closer = Closer(self.client, self.ledger, self.replicas, self.clock)
+        self.pipeline = Pipeline(self._parts())
         self.edge = self._edge()
+        self.batches = BatchRunner(self._batch_parts(), self.ledger.instance_id)
         self.feed.subscribe(("routing", "tenancy"), self._load_catalogue)
         await self.feed.start()
         await self.ledger.start()
         await self.notebook.start()
+        self.batches.start()
         self._tasks = [
             asyncio.create_task(self.replicas.poll_forever(self.ask_status)),
             asyncio.create_task(self.schema.wait()),
@@ -133,6 +142,7 @@ class GatewayApp:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.batches.stop()
         await self.closer.drain()
         await self.idempotency.drain()
         await self.directory.close()
@@ -163,13 +173,18 @@ class GatewayApp:
     def _edge(self) -> Edge:
         settings = self.settings
         auth = self._authenticator()
-        pipeline = Pipeline(self._parts())
         openai = OpenAIRoutes(
-            auth, pipeline, self.catalogue, self.notebook, self.idempotency, settings.server.max_body_bytes
+            auth,
+            self.pipeline,
+            self.catalogue,
+            self.notebook,
+            self.idempotency,
+            settings.server.max_body_bytes,
         )
         ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
         files = FileRoutes(auth, FileStore(self.database, self.blobs, self.clock, self.ids))
-        router = Router(openai, files, ops, create_admin(self.admin_parts(auth)))
+        batches = BatchRoutes(auth, BatchService(self.database, self.clock, self.ids))
+        router = Router(openai, files, batches, ops, create_admin(self.admin_parts(auth)))
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:
@@ -199,6 +214,18 @@ class GatewayApp:
             timeouts=Timeouts.of(self.settings.upstream),
             clock=self.clock,
             metrics=self.metrics,
+        )
+
+    def _batch_parts(self) -> BatchParts:
+        return BatchParts(
+            database=self.database,
+            blobs=self.blobs,
+            requests=self.pipeline,
+            holds=self.ledger,
+            standing=self.directory,
+            clock=self.clock,
+            metrics=self.metrics,
+            terms=self.batch_terms,
         )
 
     def _authenticator(self) -> Authenticator:

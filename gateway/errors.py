@@ -71,6 +71,9 @@ class GatewayError(Exception):
         self.retry_after_s = retry_after_s
         self.headers: Mapping[str, str] = dict(headers or {})
 
+    is_settled = False
+    """The request was admitted, so there is an event under its id, and that id is used up."""
+
     def payload(self) -> dict[str, dict[str, str | None]]:
         """The JSON body, always with all four keys."""
         return {

@@ -38,6 +38,7 @@ from gateway.limits import Limiter, LimitRequest, TokenEstimator
 from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
 from gateway.routing import Catalogue, Prompt, Replicas, Target
+from gateway.routing.target import BATCH_CLASS
 from gateway.wire import GenerationRequest
 
 __all__ = ["Caller", "Parts", "Pipeline"]
@@ -78,6 +79,7 @@ class Pipeline:
             failpoint("answer.last_byte")
             ending = Ending("ok", self._p.clock.monotonic())
         except GatewayError as error:
+            error.is_settled = True
             ending = self._failed(exchange, error)
             raise
         except (asyncio.CancelledError, ClientGone):
@@ -98,7 +100,8 @@ class Pipeline:
             return await self._admit(caller, request, request_id, target)
         except GatewayError as error:
             model, why = target.served_model if target is not None else "", error.code or error.type
-            p.notebook.refused(principal.tenant_id, principal.quota_key_id, model, why)
+            if caller.request_class != BATCH_CLASS:  # a line of a batch waits and is asked again
+                p.notebook.refused(principal.tenant_id, principal.quota_key_id, model, why)
             raise
 
     async def _admit(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import unquote
 
 from gateway.errors import MethodNotAllowed, NotFound
+from gateway.http.batch_routes import BatchRoutes
 from gateway.http.call import Call
 from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Handler
@@ -21,9 +22,10 @@ _ONE_OF = re.compile(r"/v1/(files|batches)/([A-Za-z0-9_-]{1,200})(?:/([a-z]+))?"
 
 
 class Router:
-    def __init__(self, openai: OpenAIRoutes, files: FileRoutes, ops: OpsRoutes, admin: Handler) -> None:
+    def __init__(
+        self, openai: OpenAIRoutes, files: FileRoutes, batches: BatchRoutes, ops: OpsRoutes, admin: Handler
+    ) -> None:
         self._openai = openai
-        self._files = files
         self._admin = admin
         self._handlers: Mapping[str, Mapping[str, Handler]] = {
             "/v1/chat/completions": {"POST": openai.chat_completions},
@@ -31,6 +33,7 @@ class Router:
             "/v1/embeddings": {"POST": openai.embeddings},
             "/v1/models": {"GET": openai.models},
             "/v1/files": {"GET": files.list, "POST": files.create},
+            "/v1/batches": {"GET": batches.list, "POST": batches.create},
             "/healthz": {"GET": ops.healthz},
             "/readyz": {"GET": ops.readyz},
             "/metrics": {"GET": ops.metrics},
@@ -39,6 +42,8 @@ class Router:
         self._parts: Mapping[tuple[str, str | None], Mapping[str, Callable[[Call, str], Awaitable[None]]]] = {
             ("files", None): {"GET": files.retrieve, "DELETE": files.delete},
             ("files", "content"): {"GET": files.content},
+            ("batches", None): {"GET": batches.retrieve},
+            ("batches", "cancel"): {"POST": batches.cancel},
         }
 
     async def __call__(self, call: Call) -> None:

@@ -20,7 +20,7 @@ from gateway.ledger.repository.instances import beat, mark_stopped, stop_earlier
 from gateway.ledger.repository.leases import allowances, stale_leases
 from gateway.ledger.reserving import Reserver
 from gateway.ledger.settler import Settler
-from gateway.ledger.settling import SettleBatch
+from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.spool import Spool
 from gateway.ledger.types import Hold, Reservation, Settlement, SettlementStatus
 from gateway.ledger.unrecorded import UnrecordedHolds
@@ -62,9 +62,10 @@ class Ledger:
         self._outage = Outage(clock, settings.outage_grace_s)
         self._leases = Leases(clock)
         self._allowances: dict[TenantId, int] = {}
+        self._settle_batch = SettleBatch(ids)
         self._settler = Settler(
             self._settle_database,
-            SettleBatch(ids),
+            self._settle_batch,
             self._spool,
             clock=clock,
             metrics=metrics,
@@ -134,6 +135,14 @@ class Ledger:
         self._hand_over(
             hold, Settlement(hold=hold, status=status, occurred_at=self._clock.now(), error_code=reason)
         )
+
+    async def give_back(self, request_ids: Sequence[RequestId]) -> None:
+        """Holds of requests whose gateway is gone, or that were charged before: nobody will settle them. Raises
+        DATABASE_ERRORS or CommitUnknown."""
+        operations = [Operation(discard=request_id) for request_id in request_ids]
+        for result in await self._settle_batch.commit(self._settle_database, operations):
+            if isinstance(result, Exception):
+                raise result
 
     async def drain(self) -> None:
         """Admit nothing more, commit (or spool) everything that was handed in, and stop."""

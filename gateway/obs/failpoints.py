@@ -26,6 +26,8 @@ Point = Literal[
     "reconcile.before_settle",
     "rollup.before_commit",
     "delivery.sent",
+    "batch.stored",
+    "batch.files_written",
 ]
 
 DIRECTORY_VARIABLE = "TOLLWAY_TEST_FAILPOINTS"

@@ -54,6 +54,7 @@ class Metrics:
         self._declare_requests()
         self._declare_limits_and_keys()
         self._declare_ledger()
+        self._declare_batches()
         self._declare_alerts()
         self._declare_upstream()
         self._declare_pool()
@@ -158,6 +159,15 @@ class Metrics:
             "meter_events", "Meter events sent to Stripe, by result.", ["result"]
         )
         self.outbox_rows = self._counter("outbox_rows", "Outbox rows applied, by topic.", ["topic"])
+
+    def _declare_batches(self) -> None:
+        self.batches_running = self._gauge("batches_running", "Batches that this gateway works on.", [])
+        self.batch_lines = self._counter(
+            "batch_lines", "Lines of batches that have ended: answered, refused, expired.", ["result"]
+        )
+        self.batch_runs = self._counter(
+            "batch_runs", "Turns at a batch, by how they ended: done, released, lost, failed.", ["result"]
+        )
 
     def _declare_alerts(self) -> None:
         self.alerts_fired = self._counter("alerts_fired", "Alerts that fired, by type.", ["type"])

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gateway.blobs import open_blobs
 from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.errors import Conflict, NotFound
@@ -69,7 +70,10 @@ async def rebuild(settings: Settings, day: date) -> Drift:
 
 async def _with_data(settings: Settings, work: Callable[[TenantData], Awaitable[T]]) -> T:
     clock = SystemClock()
-    return await _with_database(settings, lambda database: work(TenantData(database, clock, IdSource(clock))))
+    blobs = open_blobs(settings.server.files, settings.exports.s3_credentials_file)
+    return await _with_database(
+        settings, lambda database: work(TenantData(database, blobs, clock, IdSource(clock)))
+    )
 
 
 async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 __all__ = [
+    "BATCHES_KEPT",
     "DELIVERIES_KEPT",
     "EPOCHS_KEPT",
     "FIRINGS_KEPT",
@@ -32,6 +33,8 @@ DELIVERIES_KEPT = timedelta(days=30)
 """Of alerts, with the address each went to, once they are over; the records stay."""
 FIRINGS_KEPT = timedelta(days=62)
 """What fired, and which budgets refused, in periods with an end: longer than the longest, so that nothing fires twice."""
+BATCHES_KEPT = timedelta(days=30)
+"""After they have ended; their files have times of their own."""
 REFUSALS_KEPT = timedelta(days=62)
 """Longer than the window of any objective."""
 

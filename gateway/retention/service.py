@@ -50,6 +50,7 @@ class Retention:
             "delivery": lambda c: pruning.prune_deliveries(c, policy.DELIVERIES_KEPT, limit),
             "alert_firing": lambda c: pruning.prune_firings(c, policy.FIRINGS_KEPT, limit),
             "budget_refusal": lambda c: pruning.prune_budget_refusals(c, policy.FIRINGS_KEPT, limit),
+            "batch": lambda c: pruning.prune_batches(c, policy.BATCHES_KEPT, limit),
             "idempotent_request": lambda c: pruning.prune_idempotent_requests(c, limit),
             "gateway_instance": lambda c: pruning.prune_instances(c, policy.INSTANCES_KEPT),
             "engine_epoch": lambda c: pruning.prune_epochs(c, policy.EPOCHS_KEPT),

@@ -7,13 +7,14 @@ leaves an audit row. It does not know what tenants ask of the gateway.
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
+from gateway.blobs import Blobs
 from gateway.clock import Clock
 from gateway.db import Database, WriteConnection
 from gateway.errors import Conflict, NotFound
@@ -49,19 +50,23 @@ class _File:
 
 
 class TenantData:
-    def __init__(self, database: Database, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, database: Database, blobs: Blobs, clock: Clock, ids: IdSource) -> None:
         self._database = database
+        self._blobs = blobs
         self._audit = AuditRepository(clock, ids)
         self._clock = clock
 
     async def copy(self, tenant_id: str, directory: Path) -> dict[str, Copied]:
-        """JSON lines per table and a manifest, in `directory`, which must not exist yet. Raises NotFound."""
+        """JSON lines per table, the contents of the files, and a manifest, in `directory`, which must not exist yet. Raises
+        NotFound."""
         fresh = await asyncio.to_thread(_fresh_directory, directory)
         async with self._database.transaction() as connection:
             await sql.begin_snapshot(connection)
             copied = {
                 table: await _copy_table(connection, table, tenant_id, fresh) for table in sql.tenant_tables()
             }
+            files = await sql.file_ids(connection, tenant_id)
+        await self._copy_files(tenant_id, files, fresh / "files")
         if not copied["tenant"].rows:
             await asyncio.to_thread(shutil.rmtree, fresh)
             raise NotFound(f"There is no project {tenant_id}.")
@@ -82,9 +87,26 @@ class TenantData:
                 )
             if holds := await sql.open_hold_count(connection, tenant_id):
                 raise Conflict(f"{tenant_id} has {holds} requests that are not settled yet: try again later")
+            if batches := await sql.open_batch_count(connection, tenant_id):
+                raise Conflict(
+                    f"{tenant_id} has {batches} batches that have not ended yet: try again in a moment"
+                )
+            # First what only rows know of: if this is interrupted, the same command goes on.
+            await self._blobs.delete_all(tenant_id)
             gone = await sql.delete_tenant_rows(connection, tenant_id)
             await self._audit.append(session, OPERATOR, _entry("project.data_deleted", tenant_id, gone))
         return gone
+
+    async def _copy_files(self, tenant_id: str, file_ids: Sequence[str], directory: Path) -> None:
+        if file_ids:
+            await asyncio.to_thread(directory.mkdir)
+        for file_id in file_ids:
+            file = _File(directory / file_id)
+            try:
+                async for piece in self._blobs.read(f"{tenant_id}/{file_id}"):
+                    await asyncio.to_thread(file.append, piece, 0)
+            except FileNotFoundError:  # it went while this copy was made
+                continue
 
     async def forget_user(self, tenant_id: str, user: str) -> int:
         """How many pseudonyms stood for the user, who may be named by one of them too. The money is left as it is."""

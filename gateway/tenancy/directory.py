@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, is_unavailable, reason
 from gateway.errors import InvalidApiKey, IpNotAuthorized, ServiceUnavailable
-from gateway.ids import KeyId
+from gateway.ids import KeyId, TenantId
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.tenancy.addresses import Network, is_allowed, parse_networks
@@ -102,6 +102,13 @@ class KeyDirectory:
         if self._peppers.is_old(found.row.pepper_id):
             self._rehash(key, found.row.id, found.row.pepper_id, is_admin=False)
         return found.principal
+
+    async def standing_for(self, tenant_id: TenantId, key_id: KeyId) -> Principal | None:
+        """Whom work that a key began goes on for: the key, or what it was rotated into; None once none of them is good.
+        Read from the database each time."""
+        async with self._database.read() as session:
+            row = await self._repository.live_key(session, tenant_id, key_id, self._clock.now())
+        return _principal(row) if row is not None and row.owner_is_active else None
 
     async def authenticate_admin(self, authorization: str | None, client_ip: str | None) -> AdminPrincipal:
         key = bearer_key(authorization)

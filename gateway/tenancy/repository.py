@@ -64,6 +64,23 @@ class TenancyRepository:
         limits = await self.limits_of_key(session, tenant_id, lineage_id)
         return _key_row(key, tenant, account, lineage_id, limits)
 
+    async def live_key(
+        self, session: ReadSession, tenant_id: TenantId, key_id: KeyId, now: datetime
+    ) -> KeyRow | None:
+        """The newest of a key and what it was rotated into that is neither revoked nor expired."""
+        columns = (ApiKey.id, ApiKey.public_id, ApiKey.created_at, ApiKey.revoked_at, ApiKey.expires_at)
+        step = (
+            select(*columns)
+            .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id)
+            .cte("successors", recursive=True)
+        )
+        newer = select(*columns).where(ApiKey.tenant_id == tenant_id, ApiKey.rotated_from == step.c.id)
+        chain = step.union_all(newer)
+        live = chain.c.revoked_at.is_(None) & (chain.c.expires_at.is_(None) | (chain.c.expires_at > now))
+        newest = select(chain.c.public_id).where(live).order_by(chain.c.created_at.desc()).limit(1)
+        public_id = await session.scalar(newest)
+        return await self.key_by_public_id(session, public_id) if public_id is not None else None
+
     async def lineage_id(
         self, session: ReadSession | WriteSession, tenant_id: TenantId, key_id: KeyId
     ) -> KeyId:

@@ -46,6 +46,7 @@ BROAD_EXCEPT_HOMES = (
     "gateway/ledger/batcher.py",
     "gateway/ledger/settler.py",
     "gateway/tenancy/revision.py",
+    "gateway/batches/runner.py",
     "engine/server/",
     "engine/process.py",
     "engine/core/loop.py",

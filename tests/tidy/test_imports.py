@@ -90,8 +90,8 @@ RULES = (
 LAYERS = (
     ("cli", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
-    ("pipeline", "exports", "alerts"),
-    ("exchange", "reconcile", "retention", "batches"),
+    ("pipeline", "exports", "alerts", "batches"),
+    ("exchange", "reconcile", "retention"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),

@@ -14,6 +14,7 @@ __all__ = [
     "drop_usage_partition",
     "oldest_usage_months",
     "prune_attempts",
+    "prune_batches",
     "prune_budget_refusals",
     "prune_deliveries",
     "prune_epochs",
@@ -86,6 +87,13 @@ _IDEMPOTENT = text(
         SELECT ctid FROM idempotent_request WHERE expires_at < now() LIMIT :limit)
     """
 )
+_BATCHES = text(
+    """
+    DELETE FROM batch WHERE ctid IN (
+        SELECT ctid FROM batch WHERE coalesce(completed_at, failed_at, expired_at, cancelled_at)
+            < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
 _PARTITIONS = text(
     """
     SELECT to_date(right(relname, 7), 'YYYY_MM') FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -102,6 +110,11 @@ async def allow_time(connection: WriteConnection) -> None:
 async def prune_idempotent_requests(connection: WriteConnection, limit: int) -> int:
     """Keys that have expired, with the answers under them."""
     return (await connection.execute(_IDEMPOTENT, {"limit": limit})).rowcount
+
+
+async def prune_batches(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    """Those that have ended."""
+    return (await connection.execute(_BATCHES, {"kept": kept, "limit": limit})).rowcount
 
 
 async def prune_guards(connection: WriteConnection, kept: timedelta, limit: int) -> int:

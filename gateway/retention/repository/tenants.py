@@ -18,6 +18,8 @@ from gateway.retention.policy import HANDLING, HIDDEN_COLUMNS, Handling
 __all__ = [
     "begin_snapshot",
     "delete_tenant_rows",
+    "file_ids",
+    "open_batch_count",
     "open_hold_count",
     "tenant_rows",
     "tenant_status",
@@ -63,6 +65,12 @@ async def tenant_rows(
         yield [row[0] for row in rows]
 
 
+async def file_ids(connection: WriteConnection, tenant_id: str) -> list[str]:
+    """Of files whose content is whole."""
+    query = text("SELECT id FROM stored_file WHERE tenant_id = :tenant_id AND state = 'ready' ORDER BY id")
+    return [row[0] for row in await connection.execute(query, {"tenant_id": tenant_id})]
+
+
 async def tenant_status(connection: WriteConnection, tenant_id: str) -> str | None:
     """Locks the tenant's row. None if there is no such tenant."""
     query = text("SELECT status FROM tenant WHERE id = :tenant_id FOR UPDATE")
@@ -73,6 +81,15 @@ async def tenant_status(connection: WriteConnection, tenant_id: str) -> str | No
 async def open_hold_count(connection: WriteConnection, tenant_id: str) -> int:
     """Of requests. A lease of an outage allowance ends by itself once the allowance is gone."""
     query = text("SELECT count(*) FROM hold WHERE tenant_id = :tenant_id AND NOT is_lease")
+    return int((await connection.execute(query, {"tenant_id": tenant_id})).scalar_one())
+
+
+async def open_batch_count(connection: WriteConnection, tenant_id: str) -> int:
+    """They end by themselves once their tenant is archived, and write files until then."""
+    query = text(
+        "SELECT count(*) FROM batch WHERE tenant_id = :tenant_id"
+        " AND state IN ('validating', 'in_progress', 'finalizing', 'cancelling')"
+    )
     return int((await connection.execute(query, {"tenant_id": tenant_id})).scalar_one())
 
 

@@ -19,8 +19,10 @@ from tests.e2e.chaos.cluster import Cluster, Process, until_ok
 ENGINE_POINTS: tuple[str, ...] = get_args(EnginePoint)
 WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "delivery.sent")
 SPOOL_POINTS = ("spool.replaying", "spool.applied")
+# Where batches are worked on: tests/gateway/batches/test_batch_death.py.
+BATCH_POINTS = ("batch.stored", "batch.files_written")
 GATEWAY_POINTS = tuple(
-    point for point in get_args(GatewayPoint) if point not in (*WORKER_POINTS, *SPOOL_POINTS)
+    point for point in get_args(GatewayPoint) if point not in (*WORKER_POINTS, *SPOOL_POINTS, *BATCH_POINTS)
 )
 POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 

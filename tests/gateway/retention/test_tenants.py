@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.blobs import DirectoryBlobs
 from gateway.db import Database
 from gateway.errors import Conflict, NotFound
 from gateway.ids import IdSource
@@ -22,7 +23,12 @@ NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-async def data(books: Books, database_url: str) -> AsyncIterator[TenantData]:
+def blobs(tmp_path: Path) -> DirectoryBlobs:
+    return DirectoryBlobs(tmp_path / "store")
+
+
+@pytest.fixture
+async def data(books: Books, database_url: str, blobs: DirectoryBlobs) -> AsyncIterator[TenantData]:
     """Two tenants with events, a key, a budget and a person each."""
     database = Database(database_url, name="test-tenants", pool_size=1)
     await books.add_tenant("proj_b")
@@ -37,7 +43,7 @@ async def data(books: Books, database_url: str) -> AsyncIterator[TenantData]:
     await write(books.database, [settled(number, NOW, asked=asked[number % 2]) for number in range(10)])
     async with books.database.transaction() as connection:
         await write_pseudonyms(connection, [("proj_a", "ref_1", "alice"), ("proj_b", "ref_1", "bob")])
-    yield TenantData(database, ManualClock(NOW), IdSource())
+    yield TenantData(database, blobs, ManualClock(NOW), IdSource())
     await database.close()
 
 
@@ -96,6 +102,42 @@ async def test_a_deletion_takes_everything_but_the_money(data: TenantData, books
         assert [row[0] for row in rows] == ["proj_b"]
     audit = await books.rows("SELECT action, actor_id, tenant_id, details ->> 'api_key' FROM audit_log")
     assert [tuple(row) for row in audit] == [("project.data_deleted", "operator", "proj_a", "1")]
+
+
+async def _store(books: Books, blobs: DirectoryBlobs, tenant_id: str) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield tenant_id.encode()
+
+    await blobs.write(f"{tenant_id}/file-{tenant_id}", pieces())
+    await books.run(
+        """INSERT INTO stored_file (tenant_id, id, purpose, filename, bytes, state, created_at)
+        VALUES (:tenant, 'file-' || :tenant, 'batch', 'f', 6, 'ready', now())""",
+        tenant=tenant_id,
+    )
+
+
+async def test_files_are_copied_and_deleted_with_their_contents(
+    data: TenantData, books: Books, blobs: DirectoryBlobs, tmp_path: Path
+) -> None:
+    for tenant_id in ("proj_a", "proj_b"):
+        await _store(books, blobs, tenant_id)
+    await data.copy("proj_a", tmp_path / "copy")
+    assert [path.name for path in (tmp_path / "copy" / "files").iterdir()] == ["file-proj_a"]
+    assert (tmp_path / "copy" / "files" / "file-proj_a").read_bytes() == b"proj_a"
+    await books.run(
+        """INSERT INTO batch (tenant_id, id, key_id, endpoint, input_file_id, completion_window, created_at, expires_at)
+        VALUES ('proj_a', 'batch_1', 'k', 'e', 'file-proj_a', '24h', now(), now())"""
+    )
+    await books.run("UPDATE tenant SET status = 'archived' WHERE id = 'proj_a'")
+    with pytest.raises(Conflict, match="1 batches"):
+        await data.delete("proj_a")
+    assert await anext(blobs.read("proj_a/file-proj_a")) == b"proj_a"
+    await books.run("UPDATE batch SET state = 'cancelled'")
+    gone = await data.delete("proj_a")
+    assert (gone["batch"], gone["stored_file"]) == (1, 1)
+    with pytest.raises(FileNotFoundError):
+        await anext(blobs.read("proj_a/file-proj_a"))
+    assert await anext(blobs.read("proj_b/file-proj_b")) == b"proj_b"
 
 
 async def test_a_tenant_with_requests_in_flight_is_not_deleted(data: TenantData, books: Books) -> None:

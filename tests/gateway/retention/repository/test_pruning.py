@@ -10,6 +10,7 @@ from gateway.db import Database
 from gateway.retention.repository.pruning import (
     drop_usage_partition,
     oldest_usage_months,
+    prune_batches,
     prune_guards,
     prune_idempotent_requests,
 )
@@ -57,3 +58,17 @@ async def test_idempotency_keys_go_when_they_have_expired_in_bounded_steps(datab
         steps = [await prune_idempotent_requests(connection, 2) for _ in range(3)]
         left = (await connection.exec_driver_sql("SELECT count(*) FROM idempotent_request")).scalar_one()
     assert (steps, left) == ([2, 1, 0], 3)
+
+
+async def test_batches_go_some_time_after_they_have_ended(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.exec_driver_sql("INSERT INTO tenant (id, name) VALUES ('proj_a', 'a')")
+        for number, ended in enumerate(("NULL", "now()", "now() - interval '31 days'")):
+            await connection.exec_driver_sql(
+                "INSERT INTO batch (tenant_id, id, key_id, endpoint, input_file_id, completion_window, created_at,"
+                f" expires_at, failed_at) VALUES ('proj_a', 'batch_{number}', 'k', 'e', 'f', '24h',"
+                f" now() - interval '40 days', now(), {ended})"
+            )
+        assert await prune_batches(connection, timedelta(days=30), 10) == 1
+        left = await connection.exec_driver_sql("SELECT id FROM batch ORDER BY id")
+        assert [row[0] for row in left] == ["batch_0", "batch_1"]
