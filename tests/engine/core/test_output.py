@@ -170,7 +170,7 @@ def test_who_asks_for_the_prompt_skips_the_cache_but_fills_it() -> None:
 
 def test_a_preempted_request_reports_its_prompt_once() -> None:
     """Two long answers in a pool that holds one and a half: the younger one starts over, more than once."""
-    engine = Engine(config(layout(12), max_num_batched_tokens=16))
+    engine = Engine(config(layout(12), max_num_batched_tokens=16, enable_prefix_caching=False))
     prompts = {"a": list(range(100, 160)), "b": list(range(200, 260))}
     engine.run(*[add(name, prompt, 60, num_prompt_logprobs=0) for name, prompt in prompts.items()])
     assert engine.emitted[-1][1].load.num_preemptions > 0
