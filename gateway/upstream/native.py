@@ -47,7 +47,7 @@ class NativeDialect:
             **authorization(key),
         }
         if request.is_sampled:
-            headers["x-max-output-tokens"] = str(order.max_output_tokens)
+            headers["x-max-output-tokens"] = str(max(1, order.max_output_tokens))
         if order.wants_token_ids:
             headers["x-emit-token-ids"] = "1"
         body = render(request, changes, CLIENT_MAY_NOT_SET)

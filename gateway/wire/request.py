@@ -83,7 +83,7 @@ def parse_generation(endpoint: Endpoint, raw: bytes) -> GenerationRequest:
         model=model,
         stream=stream,
         include_usage=_include_usage(fields, stream),
-        max_output_tokens=0 if endpoint == EMBEDDINGS else _max_output(fields),
+        max_output_tokens=0 if endpoint == EMBEDDINGS else _max_output(endpoint, fields),
         choices=_choices(endpoint, fields, parts),
         messages=parts,
         body_bytes=len(raw),
@@ -165,8 +165,14 @@ def _include_usage(fields: dict[str, Any], stream: bool) -> bool:
     return bool(asked)
 
 
-def _max_output(fields: dict[str, Any]) -> int | None:
-    """`max_completion_tokens` wins over the older name, as at OpenAI."""
+def _max_output(endpoint: Endpoint, fields: dict[str, Any]) -> int | None:
+    """`max_completion_tokens` wins over the older name, as at OpenAI. A completion may ask for 0: its prompt is scored."""
+    if endpoint == COMPLETIONS:
+        return (
+            None
+            if fields.get("max_tokens") is None
+            else _integer(fields, "max_tokens", 0, OUTPUT_TOKENS_MAX, 1)
+        )
     for name in ("max_completion_tokens", "max_tokens"):
         if fields.get(name) is not None:
             return _integer(fields, name, 1, OUTPUT_TOKENS_MAX, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.native import NativeDialect
 from gateway.wire.request import COMPLETIONS, parse_generation
@@ -42,6 +44,13 @@ def test_native() -> None:
 def test_completions_path() -> None:
     request = parse_generation(COMPLETIONS, b'{"model": "m", "prompt": "x"}')
     assert NativeDialect().prepare("http://e", None, request, ORDER).url == "http://e/v1/completions"
+
+
+def test_a_scored_prompt_still_has_a_bound_that_the_engine_takes() -> None:
+    request = parse_generation(COMPLETIONS, b'{"model": "m", "prompt": "x", "max_tokens": 0, "echo": true}')
+    call = NativeDialect().prepare("http://e", None, request, replace(ORDER, max_output_tokens=0))
+    assert call.headers["x-max-output-tokens"] == "1"
+    assert b'"max_tokens":0' in call.body
 
 
 async def test_abort_then_the_journal_knows_the_figure(engine: FakeEngine, client: UpstreamClient) -> None:

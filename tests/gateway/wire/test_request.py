@@ -29,6 +29,16 @@ def test_the_newer_maximum_wins() -> None:
     assert parse().max_output_tokens is None
 
 
+def test_a_completion_may_ask_for_nothing() -> None:
+    """Its prompt is scored. Chat's name for the longest answer is not read there."""
+    raw = json.dumps(
+        {"model": "m", "prompt": "a", "max_tokens": 0, "echo": True, "max_completion_tokens": "x"}
+    )
+    assert parse_generation(COMPLETIONS, raw.encode()).max_output_tokens == 0
+    with pytest.raises(GatewayError, match="between 0 and"):
+        parse_generation(COMPLETIONS, b'{"model": "m", "prompt": "a", "max_tokens": -1}')
+
+
 @pytest.mark.parametrize(
     ("prompt", "choices"), [("a", 3), (["a", "b"], 6), ([1, 2, 3], 3), ([[1, 2], [3]], 6)]
 )
