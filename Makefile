@@ -1,4 +1,4 @@
-# install · run · check · test · bench · sim · chaos: the same commands here and in CI.
+# install · run · check · test · bench · sim · chaos · fleet: the same commands here and in CI.
 # Needs python3 (3.11 or newer) and nothing running.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim chaos clean
+.PHONY: install run check test bench sim chaos fleet clean
 
 install: $(VENV)/.with-dev
 
@@ -35,6 +35,10 @@ sim: $(VENV)/.with-dev
 # The exactly-once run, longer: ARGS="--rounds 5 --seconds 600 --seed X"; ARGS=--mutants shows that it can fail.
 chaos: $(VENV)/.with-dev
 	$(BIN)/python -m tests.e2e.chaos $(ARGS)
+
+# Engines are killed for two minutes under load, and no caller may notice: ARGS="--seconds 600 --seed X".
+fleet: $(VENV)/.with-dev
+	$(BIN)/python -m tests.e2e.fleet $(ARGS)
 
 clean:
 	rm -rf $(VENV)

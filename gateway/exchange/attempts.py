@@ -115,7 +115,7 @@ class Attempts:
         elif outcome == "failed":
             self.replicas.failed(attempt.replica)
         else:
-            self.replicas.refused(attempt.replica, is_draining=outcome == "draining")
+            self.replicas.refused(attempt.replica, is_closed=outcome == "closed")
         return failed
 
     async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
@@ -153,8 +153,8 @@ class Attempts:
     def _next(
         self, exchange: Exchange, attempt: Attempt, failed: AttemptFailed, tried: set[ReplicaId]
     ) -> LiveReplica | None:
-        """The next replica to ask, if asking is of use and the pool's retry budget allows it. One that drains has not
-        worked on the request: leaving it multiplies nothing, and takes no budget."""
+        """The next replica to ask, if asking is of use and the pool's retry budget allows it. One that is closed or not
+        there has not worked on the request: leaving it multiplies nothing, and takes no budget."""
         target, verdict = exchange.target, failed.verdict
         if verdict == "client":
             return None
@@ -166,8 +166,10 @@ class Attempts:
             candidates = self.replicas.order(target, exchange.prompt)  # the same one again, unless it hangs
         if not candidates:
             return None
-        is_free = verdict == "draining" or self.replicas.budget(target.pool_id).take(self.clock.monotonic())
-        return candidates[0] if is_free else None
+        did_nothing = attempt.is_refused and verdict != "busy"
+        if not did_nothing and not self.replicas.budget(target.pool_id).take(self.clock.monotonic()):
+            return None
+        return candidates[0]
 
 
 def _pulse(exchange: Exchange, sink: Sink) -> None:

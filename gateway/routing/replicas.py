@@ -41,7 +41,8 @@ class LiveReplica:
     in_flight: int = 0
     reported: EngineLoad | None = None
     own_when_reported: int = 0
-    is_draining: bool = False
+    is_closed: bool = False
+    """It says itself that it takes no requests: it drains, or loads."""
     gone_since: float | None = None
     prefixes: PrefixIndex = field(default_factory=PrefixIndex)
     speed: Speed = field(default_factory=Speed)
@@ -120,7 +121,7 @@ class Replicas:
         excluded: Collection[ReplicaId] = (),
         below_load: int | None = None,
     ) -> list[LiveReplica]:
-        """Who may be asked, best first: ready, not draining, breaker closed or due for a probe.
+        """Who may be asked, best first: ready, not closed by itself, breaker closed or due for a probe.
 
         `below_load` leaves only replicas that report less load than that.
         """
@@ -132,7 +133,7 @@ class Replicas:
             replica
             for replica in pool.members.values()
             if replica.id not in excluded
-            and not replica.is_draining
+            and not replica.is_closed
             and replica.breaker.allows(now)
             and (below_load is None or replica.load < below_load)
         ]
@@ -150,7 +151,7 @@ class Replicas:
         pool = self._pools.get(target.pool_id)
         if pool is None:
             return False
-        return any(other is not replica and not other.is_draining for other in pool.members.values())
+        return any(other is not replica and not other.is_closed for other in pool.members.values())
 
     def began(self, replica: LiveReplica, target: Target, prompt: Prompt) -> Work:
         """A request goes to the replica. `ended` must follow, once."""
@@ -191,10 +192,10 @@ class Replicas:
         replica.breaker.failed(self._clock.monotonic())
         self._metrics.breaker_open.labels(replica=replica.id).set(replica.breaker.is_open)
 
-    def refused(self, replica: LiveReplica, *, is_draining: bool) -> None:
-        """Overloaded or draining: alive, but not for now. A poll that says `ready` ends the draining."""
+    def refused(self, replica: LiveReplica, *, is_closed: bool) -> None:
+        """Overloaded, draining or loading: alive, but not for now. A poll that says `ready` opens it again."""
         replica.breaker.neutral()
-        replica.is_draining = replica.is_draining or is_draining
+        replica.is_closed = replica.is_closed or is_closed
 
     def observe(self, replica: LiveReplica, load: EngineLoad | None) -> None:
         """A fresh load report of a reply or a poll."""
@@ -217,7 +218,7 @@ class Replicas:
         for replica, status in zip(asked, answers, strict=True):
             if status is not None:
                 self.observe(replica, status.load)
-                replica.is_draining = status.state == "draining"
+                replica.is_closed = status.state != "ready"
                 self._export(replica, status.load)
 
     @property
@@ -235,9 +236,9 @@ class Replicas:
             replica = self._known[row.id] = LiveReplica(row, Breaker(self._rules))
         elif replica.row.epoch != row.epoch:
             replica.restarted()
-            replica.is_draining = False
+            replica.is_closed = False
         if replica.gone_since is not None:
-            replica.gone_since, replica.is_draining = None, False
+            replica.gone_since, replica.is_closed = None, False
         replica.row = row
         self._pools.setdefault(row.pool_id, _Pool()).members[row.id] = replica
 

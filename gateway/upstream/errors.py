@@ -14,11 +14,12 @@ from gateway.wire.answer import EngineError
 
 __all__ = ["Refusal", "Verdict", "judge"]
 
-Verdict = Literal["client", "busy", "draining", "stale", "failed", "outlasted", "mismatch"]
+Verdict = Literal["client", "busy", "closed", "stale", "failed", "outlasted", "mismatch"]
 RETRY_AFTER_S_MAX = 120.0
 RETRY_AFTER_S_DEFAULT = 1.0
 # An engine's 401, 403 or 404 is our configuration, never the caller's fault.
 CLIENT_STATUSES = frozenset({400, 413, 422})
+CLOSED_CODES = frozenset({"draining", "engine_unavailable"})
 PASSED_CODES = frozenset(
     {
         "context_length_exceeded",
@@ -34,7 +35,7 @@ MESSAGE_CHARS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`client` is answered as it is; `busy` and `draining` may pass elsewhere; `stale` was the connection, not the
+    """`client` is answered as it is; `busy` and `closed` (it drains, or loads) may pass elsewhere; `stale` was the connection, not the
     replica; `failed` is the replica's fault; `outlasted` is nobody's: the answer was longer than its time; `mismatch`: it
     has other weights than the replica that began the answer."""
 
@@ -47,9 +48,10 @@ def judge(
 ) -> Refusal:
     if status in CLIENT_STATUSES:
         return Refusal("client", _client_error(status, said, upstream_model, served_model))
-    if status == 429 or (status == 503 and said.code in ("server_is_overloaded", "draining")):
-        verdict: Verdict = "draining" if said.code == "draining" else "busy"
-        return Refusal(verdict, Overloaded(_retry_after_s(headers)))
+    if status == 503 and said.code in CLOSED_CODES:
+        return Refusal("closed", Overloaded(_retry_after_s(headers)))
+    if status == 429 or (status == 503 and said.code == "server_is_overloaded"):
+        return Refusal("busy", Overloaded(_retry_after_s(headers)))
     if status == 409 and said.code == "model_mismatch":
         return Refusal("mismatch", EngineFailed())
     return Refusal("failed", EngineFailed())

@@ -156,13 +156,23 @@ class TenantPlan:
 
 
 class Cluster:
-    def __init__(self, home: Path, model: Path, plans: list[TenantPlan]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        model: Path,
+        plans: list[TenantPlan],
+        *,
+        num_engines: int = 2,
+        num_gateways: int = 2,
+        engine_flags: Iterable[str] = (),
+    ) -> None:
         self.home = home
         self.plans = plans
         self.postgres = EmbeddedPostgres(home / "postgres")
         self.valkey = EmbeddedValkey(home)
-        self.seats = [EngineSeat(free_port()), EngineSeat(free_port())]
-        self.gateway_ports = [free_port(), free_port()]
+        self.seats = [EngineSeat(free_port()) for _ in range(num_engines)]
+        self.gateway_ports = [free_port() for _ in range(num_gateways)]
+        self._engine_flags = tuple(engine_flags)
         self.mailbox = Mailbox()
         self._mail = contextlib.AsyncExitStack()
         self._model = model
@@ -330,7 +340,7 @@ class Cluster:
             "--drain-grace-s": "0",
             "--drain-timeout-s": "10",
         }
-        command = ("engine", "serve", *(part for pair in flags.items() for part in pair))
+        command = ("engine", "serve", *(part for pair in flags.items() for part in pair), *self._engine_flags)
         keys = {"TOLLWAY_ENGINE_INTERNAL_KEY": INTERNAL_KEY, "TOLLWAY_ENGINE_API_KEY": INTERNAL_KEY}
         return self._process(f"engine-{number}", command, keys)
 

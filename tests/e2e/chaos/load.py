@@ -112,11 +112,11 @@ class Caller:
             record.status = answer.status
             record.request_id = answer.headers.get("x-request-id")
             if answer.status != 200:
-                _read_error(record, await answer.read())
+                read_error(record, await answer.read())
             elif record.is_stream:
-                await _read_stream(record, answer)
+                await read_stream(record, answer)
             else:
-                _read_whole(record, await answer.json(content_type=None))
+                read_whole(record, await answer.json(content_type=None))
 
     def _body(self, record: Record) -> tuple[str, dict[str, Any]]:
         words = " ".join(str(self._random.randrange(50)) for _ in range(self._random.randrange(1, 12)))
@@ -140,20 +140,20 @@ class Caller:
         return ("/v1/chat/completions" if is_chat else "/v1/completions"), body
 
 
-def _read_error(record: Record, raw: bytes) -> None:
+def read_error(record: Record, raw: bytes) -> None:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         record.code = json.loads(raw)["error"]["code"]
     assert record.status is not None
     record.end = "refused" if record.status < 500 else "failed"
 
 
-def _read_whole(record: Record, answer: dict[str, Any]) -> None:
+def read_whole(record: Record, answer: dict[str, Any]) -> None:
     record.token_ids = answer["choices"][0]["token_ids"]
     record.usage = answer["usage"]
     record.end = "complete"
 
 
-async def _read_stream(record: Record, answer: aiohttp.ClientResponse) -> None:
+async def read_stream(record: Record, answer: aiohttp.ClientResponse) -> None:
     """To `[DONE]`, an error, or as many tokens as this caller wants."""
     if record.leaves_after == 0:
         record.end = "cut"

@@ -19,7 +19,7 @@ from gateway.routing.prompt import Prompt
 from gateway.routing.replicas import FORGET_AFTER_S, LiveReplica, Replicas
 from gateway.routing.target import ReplicaRow, Target
 from gateway.wire import CHAT, parse_generation
-from gateway.wire.load import EngineLoad
+from gateway.wire.load import EngineLoad, EngineState, EngineStatus
 
 PRICES = Prices(1, 2, 3, Decimal(1), Decimal(1), Decimal(1))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,8 +86,22 @@ def test_the_less_loaded_is_asked_first(replicas: Replicas) -> None:
     assert replicas.order(TARGET, PROMPT, excluded={ReplicaId("a"), ReplicaId("b")}) == []
 
 
+async def test_a_replica_that_loads_again_is_not_asked(replicas: Replicas) -> None:
+    """Its polls say so, and that it is ready."""
+    state: EngineState = "starting"
+
+    async def ask(row: ReplicaRow) -> EngineStatus | None:
+        return EngineStatus(load(0), state, "m", None, frozenset()) if row.id == "a" else None
+
+    await replicas.poll(ask)
+    assert [replica.id for replica in replicas.order(TARGET, PROMPT)] == ["b"]
+    state = "ready"
+    await replicas.poll(ask)
+    assert len(replicas.order(TARGET, PROMPT)) == 2
+
+
 def test_draining_ends_with_a_new_epoch(replicas: Replicas) -> None:
-    replicas.refused(named(replicas, "a"), is_draining=True)
+    replicas.refused(named(replicas, "a"), is_closed=True)
     assert [replica.id for replica in replicas.order(TARGET, PROMPT)] == ["b"]
     replicas.update([replace(ROWS[0], epoch="e2"), ROWS[1]])
     assert len(replicas.order(TARGET, PROMPT)) == 2
@@ -219,5 +233,5 @@ def test_the_load_counter_does_not_depend_on_health(steps: list[str]) -> None:
 def test_somebody_else_must_be_able_to_go_on(replicas: Replicas) -> None:
     a, b = named(replicas, "a"), named(replicas, "b")
     assert replicas.has_another(TARGET, a)
-    replicas.refused(b, is_draining=True)
+    replicas.refused(b, is_closed=True)
     assert not replicas.has_another(TARGET, a)
