@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -40,17 +41,14 @@ GEMMA_TEMPLATE = """\
 """
 """The turns Gemma was trained on, for checkpoints that carry no template (GGUF conversions)."""
 
-_PROBE = (
-    {"role": "user", "content": "a"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [
-            {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"probe": 1}}}
-        ],
-    },
-)
-"""Shows whether a template prints arguments as JSON or expects them to be JSON already."""
+_PROBE: Message = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [
+        {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"probe": 1}}}
+    ],
+}
+"""A call, to find out in which style a template shows it."""
 _HERE = "\ufdd0"
 """Stands behind a message that is continued: a character of no text, which no template trims."""
 
@@ -59,6 +57,38 @@ RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "rais
 
 class ChatTemplateError(ValueError):
     """The template refuses these messages, or is broken; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CallStyle:
+    """What a template expects of an assistant's turn with calls."""
+
+    as_text: bool = False
+    """Arguments as JSON, for a template that prints them as they are; else as an object."""
+    null_content: bool = False
+    """Content that is null tells the turn from others; else it is always a text."""
+
+    def apply(self, message: Message) -> dict[str, Any]:
+        calls = (
+            [self._call(call) for call in message["tool_calls"]] if self.as_text else message["tool_calls"]
+        )
+        return {
+            **message,
+            "content": message["content"] or (None if self.null_content else ""),
+            "tool_calls": calls,
+        }
+
+    @staticmethod
+    def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+        function = call["function"]
+        arguments = function["arguments"]
+        text = arguments if isinstance(arguments, str) else _to_json(arguments)
+        return {**call, "function": {**function, "arguments": text}}
+
+
+_CALL_STYLES = tuple(
+    _CallStyle(as_text, null_content) for null_content in (False, True) for as_text in (False, True)
+)
 
 
 class ChatTemplate:
@@ -73,8 +103,9 @@ class ChatTemplate:
             self._template = _environment(now).from_string(source)
         except jinja2.TemplateError as error:
             raise ChatTemplateError(f"the chat template does not compile: {error}") from error
-        self._arguments_as_text = False
-        self._arguments_as_text = self.takes_tools and self._needs_text()
+        self._calls = _CallStyle()
+        if "tool_calls" in source:
+            self._calls = next(filter(self._shows_calls, _CALL_STYLES), self._calls)
 
     def render(
         self,
@@ -92,47 +123,39 @@ class ChatTemplate:
             raise ChatTemplateError(f"chat_template_kwargs must not set {', '.join(sorted(reserved))}")
         turns = [self._turn(message) for message in messages]
         if continue_final_message:
-            turns[-1]["content"] = _marked(turns[-1]["content"])
-        variables = {
-            **self._special_tokens,
-            "tools": list(tools) or None,
-            "documents": None,
+            turns[-1]["content"] = _marked(turns[-1])
+        prompt = self._render(
+            turns,
+            tools=list(tools) or None,
+            add_generation_prompt=add_generation_prompt and not continue_final_message,
             **(kwargs or {}),
-        }
+        )
+        return _cut_at_mark(prompt) if continue_final_message else prompt
+
+    def _render(self, turns: list[dict[str, Any]], **variables: Any) -> str:
+        variables = {**self._special_tokens, "tools": None, "documents": None, **variables}
         try:
-            prompt = self._template.render(
-                **variables,
-                messages=turns,
-                add_generation_prompt=add_generation_prompt and not continue_final_message,
-            )
+            return self._template.render(**variables, messages=turns)
         except ChatTemplateError:
             raise
         except (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise ChatTemplateError(f"the chat template cannot render these messages: {error}") from error
         except (ArithmeticError, RecursionError, MemoryError) as error:
             raise ChatTemplateError(f"the chat template fails: {type(error).__name__}") from error
-        return _cut_at_mark(prompt) if continue_final_message else prompt
 
     def _turn(self, message: Message) -> dict[str, Any]:
         if message["role"] == "developer" and not self._knows_developer:
             return {**message, "role": "system"}
-        if self._arguments_as_text and message.get("tool_calls"):
-            return {**message, "tool_calls": [_with_text(call) for call in message["tool_calls"]]}
-        return dict(message)
+        return self._calls.apply(message) if message.get("tool_calls") else dict(message)
 
-    def _needs_text(self) -> bool:
-        """Only an object that the template itself turns into JSON is as good as its text."""
+    def _shows_calls(self, style: _CallStyle) -> bool:
+        """Whether arguments written in this style come out as JSON."""
+        turns = [{"role": "user", "content": "a"}, style.apply(_PROBE)]
         try:
-            return '"probe"' not in self.render(_PROBE, add_generation_prompt=False)
-        except ChatTemplateError as error:
-            return "concatenate" in str(error)
-
-
-def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    arguments = function["arguments"]
-    text = arguments if isinstance(arguments, str) else _to_json(arguments)
-    return {**call, "function": {**function, "arguments": text}}
+            prompt = self._render(turns, add_generation_prompt=False)
+        except ChatTemplateError:
+            return False
+        return '"probe": 1' in prompt or '"probe":1' in prompt
 
 
 class _GenerationBlock(Extension):
@@ -172,8 +195,9 @@ def _raise(message: str) -> None:
     raise ChatTemplateError(message)
 
 
-def _marked(content: Any) -> str:
-    if not isinstance(content, str):
+def _marked(turn: Message) -> str:
+    content = turn["content"]
+    if not isinstance(content, str) or (turn.get("tool_calls") and not content):
         raise ChatTemplateError("continue_final_message needs a final message with text")
     return content + _HERE
 

@@ -135,6 +135,16 @@ def test_past_arguments_are_json_however_a_template_prints_them(printed: str) ->
     assert _template(source).render([USER, CALLING]) == '{"a": "ü"}'
 
 
+def test_calls_of_templates_that_know_them_by_null_content() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'assistant' and m.content is none %}{% for call in m.tool_calls %}"
+        "{{ call.function.name + ' ' + call.function.arguments }}{% endfor %}{% else %}{{ m.content + '; ' }}"
+        "{% endif %}{% endfor %}"
+    )
+    assert _template(source).render([USER, CALLING]) == ' hi ; f {"a": "ü"}'
+    assert _template(source).render([USER, {**CALLING, "content": "Look"}]) == " hi ; Look; "
+
+
 def test_a_template_that_refuses_the_probe_is_served() -> None:
     source = "{# tools #}{% if messages[0].content == 'a' %}{{ raise_exception('no') }}{% endif %}x"
     assert _template(source).render([USER]) == "x"
