@@ -35,6 +35,8 @@ MAX_ALLOWED_IDS = 1 << 20
 """Every answer carries its own list to the core, which checks it between two steps of everybody."""
 MAX_PROMPT_LOGPROBS = 1 << 18
 """Every position's alternatives count; an answer names each of them in a JSON object of its own."""
+MAX_PROMPT_TOKENS = 1 << 22
+"""Each of n answers carries the prompt to the core, which holds them all at once."""
 MAX_WORD_TOKENS = 16
 """Of a bad word: what the samplers' tables hold."""
 MAX_WORD_CHARS = 512
@@ -160,6 +162,9 @@ async def make_job(
         raise invalid(message, "allowed_token_ids")
     _check_choice(request, bad_words, ready)
     _check_num_prompt_logprobs(request, prompts)
+    if request.n * sum(map(len, prompts)) > MAX_PROMPT_TOKENS:
+        message = f"At most {MAX_PROMPT_TOKENS} prompt tokens in all sequences of a request ('n' × prompts)."
+        raise invalid(message, "n")
     if request.grammar is not None:
         _check_grammar(request, request.grammar.param, ready)
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"

@@ -59,6 +59,7 @@ CHAT_FIELDS: Mapping[str, Field] = {
     "continue_final_message": Field(flag, False),
     "chat_template_kwargs": Field(obj, {}),
     "add_special_tokens": Field(flag, False),
+    "reasoning_effort": Field(fields.one_of("none", "minimal", "low", "medium", "high", "xhigh")),
     "tools": Field(read_tools, ()),
     "tool_choice": Field(read_tool_choice),
     "parallel_tool_calls": Field(flag, True),
@@ -93,6 +94,8 @@ UNSUPPORTED_IN_CHAT: Mapping[str, Unsupported] = {
     "audio": Unsupported("this is a text model."),
     "modalities": Unsupported("only ['text'] is served.", (["text"],)),
     "web_search_options": Unsupported("there is no web search."),
+    "verbosity": Unsupported("only 'medium' is served.", ("medium",)),
+    "moderation": Unsupported("this server does not moderate."),
     "chat_template": Unsupported("the operator sets the template."),
     "documents": Unsupported(_LATER, ([],)),
 }

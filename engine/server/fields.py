@@ -99,6 +99,19 @@ def text(max_chars: int) -> Reader:
     return read
 
 
+def one_of(*words: str) -> Reader:
+    read_text = text(64)
+
+    def read(name: str, value: Any) -> str:
+        word: str = read_text(name, value)
+        if word not in words:
+            expected = ", ".join(words)
+            raise invalid(f"Invalid value for '{name}': expected one of {expected}, got {shown(word)}.", name)
+        return word
+
+    return read
+
+
 def obj(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise invalid(f"Invalid type for '{name}': expected an object, got {kind_of(value)}.", name)

@@ -48,7 +48,7 @@ async def answer_chat(
     job = await make_job(services, ready, request, [prompt], caller, "chatcmpl", format_)
     if resumed is not None:
         job = continued(job, resumed, ready.vocab_size)
-    exchange.name_ignored(request.ignored)
+    exchange.name_ignored(_ignored(services, request))
     shape = ChatShape(
         id_=job.answer_id,
         created=job.created,
@@ -125,7 +125,7 @@ async def _chat_prompt(
         add_generation_prompt=request.add_generation_prompt,
         continue_final_message=request.continue_final_message,
         add_special_tokens=request.add_special_tokens,
-        kwargs=request.chat_template_kwargs,
+        kwargs=_template_kwargs(request),
         tools=() if request.tools is None else request.tools.documents,
     )
 
@@ -142,6 +142,20 @@ def _token_style(request: GenerationRequest) -> TokenStyle:
         num_prompt_logprobs=request.num_prompt_logprobs,
         as_token_ids=request.return_tokens_as_token_ids,
     )
+
+
+def _template_kwargs(request: ChatRequest) -> dict[str, Any]:
+    """What the caller wrote himself wins over OpenAI's field."""
+    effort = {} if request.reasoning_effort is None else {"reasoning_effort": request.reasoning_effort}
+    return {**effort, **request.chat_template_kwargs}
+
+
+def _ignored(services: Services, request: ChatRequest) -> tuple[str, ...]:
+    """Most templates know nothing of efforts."""
+    template = services.text.chat_template
+    if request.reasoning_effort is None or (template is not None and template.knows("reasoning_effort")):
+        return request.ignored
+    return ("reasoning_effort", *request.ignored)
 
 
 def _last_answer(request: ChatRequest) -> str:

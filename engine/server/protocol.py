@@ -79,6 +79,7 @@ class ChatRequest(GenerationRequest):
     add_generation_prompt: bool
     continue_final_message: bool
     chat_template_kwargs: dict[str, Any]
+    reasoning_effort: str | None
     tools: ToolUse | None
     """None: nothing can be called, and the model is shown no tools."""
 

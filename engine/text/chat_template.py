@@ -143,6 +143,10 @@ class ChatTemplate:
         except (ArithmeticError, RecursionError, MemoryError) as error:
             raise ChatTemplateError(f"the chat template fails: {type(error).__name__}") from error
 
+    def knows(self, name: str) -> bool:
+        """Whether a variable of this name can make a difference."""
+        return name in self.source
+
     def _turn(self, message: Message) -> dict[str, Any]:
         if message["role"] == "developer" and not self._knows_developer:
             return {**message, "role": "system"}

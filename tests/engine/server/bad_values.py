@@ -109,6 +109,8 @@ _LISTS = [
     Row("logit_bias", {"1": "x"}, "expected a number", "logit_bias.1"),
     Row("logit_bias", {str(index): 1 for index in range(1025)}, "at most 1024 tokens"),
     Row("logit_bias", {"512": 1}, "this model has 512 tokens"),
+    Row("reasoning_effort", "extreme", "expected one of none, minimal", at="chat"),
+    Row("reasoning_effort", 3, "expected a string", at="chat"),
     Row("model", "x" * 257, "at most 256 characters"),
     Row("cache_salt", "x" * 1025, "at most 1024 characters"),
 ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import openai
 import orjson
 import pytest
 
-from engine.server.admission import MAX_PROMPT_LOGPROBS
+from engine.server.admission import MAX_PROMPT_LOGPROBS, MAX_PROMPT_TOKENS
+from engine.server.control import CoreDown
+from engine.text.chat_template import ChatTemplate
 from tests.engine.server.conftest import API_KEY, INTERNAL_KEY, MODEL, Server
-from tests.fakes.core import Script
+from tests.fakes.core import Script, ready
 
 USER: list[Any] = [{"role": "user", "content": "The sea"}]
 
@@ -214,3 +218,40 @@ async def test_special_tokens_of_a_chat_are_the_templates_business(server: Serve
     prompts = [add.prompt_token_ids for add in server.core.seen]
     assert prompts[0] == prompts[1] == prompts[2]
     assert prompts[0].count(0) == 1
+
+
+async def test_reasoning_effort_is_the_templates_business(server: Server) -> None:
+    """Where it knows the word; what the caller wrote into the template's variables himself wins."""
+
+    async def ignored(**fields: Any) -> str:
+        body = {"model": MODEL, "messages": USER, "max_tokens": 1, **fields}
+        async with (
+            server.session(API_KEY) as session,
+            session.post("/v1/chat/completions", json=body) as answer,
+        ):
+            assert answer.status == 200
+            return answer.headers["x-tollway-ignored"]
+
+    assert await ignored(reasoning_effort="high") == "reasoning_effort"
+    text = server.services.text
+    template = ChatTemplate("{{ reasoning_effort or 'x' }}", {}, lambda: datetime.fromtimestamp(0, UTC))
+    server.services.text = replace(text, chat_template=template)
+    assert await ignored(reasoning_effort="high") == ""
+    assert await ignored(reasoning_effort="low", chat_template_kwargs={"reasoning_effort": "max"}) == ""
+    spelt = [text.tokenizer.encode(word, add_special_tokens=False) for word in ("high", "max")]
+    assert [add.prompt_token_ids for add in server.core.seen[1:]] == spelt
+
+
+async def test_prompts_of_all_answers_are_bounded_together(server: Server) -> None:
+    """Each answer carries its prompt to the core: 128 of a million tokens would be the end of it."""
+    server.tell(CoreDown("for one with a longer context"))
+    await server.until(lambda: server.services.bridge.ready is None)
+    await server.new_core(ready("epoch-2", max_model_len=1 << 20))
+    n = MAX_PROMPT_TOKENS // 200_000 + 1
+    with pytest.raises(openai.BadRequestError) as caught:
+        await server.client().completions.create(model=MODEL, prompt=[5] * 200_000, n=n, max_tokens=1)
+    assert caught.value.param == "n"
+    answer = await server.client().completions.create(
+        model=MODEL, prompt=[5] * 200_000, n=n - 1, max_tokens=1
+    )
+    assert len(answer.choices) == n - 1

@@ -43,6 +43,7 @@ GOOD: dict[str, list[Any]] = {
     "return_tokens_as_token_ids": [True],
     "prompt_logprobs": [0, 20, None],
     "echo": [True],
+    "reasoning_effort": ["none", "high"],
     "bad_words": [[], ["a"] * 128],
     "cache_salt": ["x"],
     "response_format": [{"type": "text"}, {"type": "json_object"}],

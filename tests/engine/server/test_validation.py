@@ -32,19 +32,16 @@ REFUSED = {"chat": tables.UNSUPPORTED_IN_CHAT, "completion": tables.UNSUPPORTED_
 NO_EFFECT = {
     *(
         "metadata",
-        "moderation",
         "prediction",
         "prompt_cache_key",
         "prompt_cache_options",
     ),
     *(
         "prompt_cache_retention",
-        "reasoning_effort",
         "safety_identifier",
         "service_tier",
         "store",
         "user",
-        "verbosity",
     ),
 }
 """OpenAI's fields that do not change an answer here: ignored, and named in x-tollway-ignored."""

@@ -148,3 +148,8 @@ def test_calls_of_templates_that_know_them_by_null_content() -> None:
 def test_a_template_that_refuses_the_probe_is_served() -> None:
     source = "{# tools #}{% if messages[0].content == 'a' %}{{ raise_exception('no') }}{% endif %}x"
     assert _template(source).render([USER]) == "x"
+
+
+def test_which_variables_make_a_difference() -> None:
+    assert _template("{{ reasoning_effort }}").knows("reasoning_effort")
+    assert not _template("{{ messages }}").knows("reasoning_effort")
