@@ -235,7 +235,14 @@ class GatewayApp:
         audit = AuditRepository(self.clock, self.ids)
         limits = default_limits(self.settings.limits)
         tenancy = TenancyService(
-            TenancyRepository(), audit, self.peppers, self.clock, self.ids, self.entropy, limits
+            TenancyRepository(),
+            audit,
+            self.peppers,
+            self.clock,
+            self.ids,
+            self.entropy,
+            limits,
+            self.settings.limits.visible_models,
         )
         return AdminParts(
             auth=auth or self._authenticator(),

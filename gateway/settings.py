@@ -138,6 +138,8 @@ class LimitSettings(_Group):
     concurrent_requests: int = Field(default=100, ge=0)
     max_prompt_tokens: int = Field(default=0, ge=0)
     max_output_tokens: int = Field(default=0, ge=0)
+    visible_models: tuple[str, ...] | None = None
+    """The served names that a new tenant may use, as its model permission; None: all that routes lead somewhere."""
     lease_ttl_s: float = Field(default=30.0, ge=3)
     """A concurrency slot of a gateway that died comes back after this long."""
 

@@ -18,6 +18,7 @@ from gateway.settings import LimitSettings
 from gateway.tenancy.addresses import parse_networks
 from gateway.tenancy.keys import Peppers, generate_key, mask_key
 from gateway.tenancy.principal import MODEL_SCOPE, LimitSet, ScopedLimits
+from gateway.tenancy.projects.repository import ProjectRepository
 from gateway.tenancy.repository import KeyRow, TenancyRepository
 
 __all__ = [
@@ -82,7 +83,9 @@ class TenancyService:
         ids: IdSource,
         entropy: Entropy,
         new_tenant_limits: LimitSet,
+        visible_models: Sequence[str] | None = None,
     ) -> None:
+        """The last two are what a new tenant gets; it may be changed for each of them afterwards."""
         self._repository = repository
         self._audit = audit
         self._peppers = peppers
@@ -90,6 +93,7 @@ class TenancyService:
         self._ids = ids
         self._entropy = entropy
         self._new_tenant_limits = new_tenant_limits
+        self._visible_models = visible_models
 
     async def create_tenant(
         self, session: WriteSession, actor: Actor, name: str, fairness_weight: int = 1
@@ -98,6 +102,9 @@ class TenancyService:
         tenant_id = TenantId(self._ids.new("proj"))
         await self._repository.insert_tenant(session, tenant_id, name, fairness_weight)
         await self._put_limits(session, tenant_id, ScopedLimits(None, None, self._new_tenant_limits))
+        if self._visible_models is not None:
+            permission = "allow_list", self._visible_models
+            await ProjectRepository().put_permission(session, tenant_id, *permission)
         await self._record(
             session, actor, "project.created", "project", tenant_id, tenant_id, {"after": {"name": name}}
         )

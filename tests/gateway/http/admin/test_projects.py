@@ -5,6 +5,8 @@ from __future__ import annotations
 import openai
 import pytest
 
+from gateway.settings import LimitSettings
+from tests.fakes.engine import FakeEngine
 from tests.harness import Gateway
 
 
@@ -82,3 +84,24 @@ async def test_every_change_is_audited_without_secrets(gateway: Gateway) -> None
     assert {row["actor_kind"] for row in rows[-3:]} == {"admin_key"}
     assert all(row["request_id"].startswith("req_") for row in rows[-3:])
     assert tenant.key not in str(rows)
+
+
+@pytest.mark.parametrize(
+    "gateway_changes",
+    [{"limits": LimitSettings(requests_per_minute=7, tokens_per_minute=0, visible_models=("first", "none"))}],
+)
+async def test_what_a_new_project_gets_is_in_the_settings(gateway: Gateway, engine: FakeEngine) -> None:
+    pool_id = await gateway.pool(engine)
+    for name in ("first", "second"):
+        await gateway.route(pool_id, name)
+    tenant = await gateway.tenant()
+    await gateway.refresh()
+    assert [model.id async for model in gateway.client(tenant).models.list()] == ["first"]
+    [limits] = (await gateway.admin("GET", f"/projects/{tenant.id}/limits"))["data"]
+    assert (limits["requests_per_min"], limits["tokens_per_min"]) == (7, None)
+    assert limits["concurrent_requests"] == LimitSettings().concurrent_requests
+    await admin(gateway).admin.organization.projects.model_permissions.delete(tenant.id)
+    await gateway.admin("DELETE", f"/projects/{tenant.id}/limits/{limits['id']}")
+    await gateway.refresh()
+    assert [model.id async for model in gateway.client(tenant).models.list()] == ["first", "second"]
+    assert (await gateway.admin("GET", f"/projects/{tenant.id}/limits"))["data"] == []
