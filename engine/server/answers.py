@@ -16,7 +16,7 @@ from engine.server.protocol import ChatRequest
 from engine.server.services import Services
 from engine.server.tools import ToolUse
 from engine.text.answer import AnswerFormat
-from engine.text.reasoning import start_of
+from engine.text.reasoning import CLOSE, OPEN, Start, start_of
 from engine.text.tokenizer import Tokenizer
 from engine.text.tools.forced import Forced, forced_calls
 
@@ -44,7 +44,7 @@ def answer_format(services: Services, request: ChatRequest, prompt: Sequence[int
     text, use = services.text, request.tools
     reasoning = None
     if text.reasoning_parser is not None:
-        reasoning = start_of(text.reasoning_parser, _end_of(prompt, text.tokenizer))
+        reasoning = _start(text.reasoning_parser, request, prompt, text.tokenizer)
     if use is None:
         return None if reasoning is None else AnswerFormat(reasoning=reasoning)
     return AnswerFormat(
@@ -79,5 +79,9 @@ def with_grammar(request: ChatRequest, format_: AnswerFormat | None) -> ChatRequ
     return replace(request, grammar=GrammarSpec("structural_tag", tag, param))
 
 
-def _end_of(prompt: Sequence[int], tokenizer: Tokenizer) -> str:
-    return b"".join(map(tokenizer.token_bytes, prompt[-_TAIL:])).decode("utf-8", "replace")
+def _start(parser: str, request: ChatRequest, prompt: Sequence[int], tokenizer: Tokenizer) -> Start:
+    begun = request.messages[-1].content if request.continue_final_message else None
+    if begun:
+        return Start.REASONING if begun.rfind(OPEN) > begun.rfind(CLOSE) else Start.CONTENT
+    end = b"".join(map(tokenizer.token_bytes, prompt[-_TAIL:])).decode("utf-8", "replace")
+    return start_of(parser, end)

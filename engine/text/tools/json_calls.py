@@ -120,8 +120,8 @@ def _keep_arguments(reader: CallReader) -> Steps[str]:
         return "{}"
     if text.startswith('"'):
         text = loads(text)
-    if not isinstance(loads(text), dict):
-        raise Malformed("arguments are an object")
+    if not isinstance(loads(text), dict) or any("\ud800" <= char <= "\udfff" for char in text):
+        raise Malformed("arguments are an object, in characters that can be sent")
     return text
 
 

@@ -191,6 +191,7 @@ async def test_malformed_calls_are_content(server: Server) -> None:
 
 
 async def test_reasoning(server: Server) -> None:
+    """Duty engine-21: reasoning has both of its names, whole and streamed."""
     text = "Let me see.\n</think>\n\nGrey."
     server.core.script(script(server, f"<think>\n{text}"), script(server, text))
     answer = await whole(server)
@@ -210,6 +211,22 @@ async def test_reasoning(server: Server) -> None:
     assert all(delta.reasoning == delta.reasoning_content for delta in reasoning)
     assert "".join(delta.content or "" for delta in deltas) == "Grey."
     assert 0 < chunks[-1].usage.completion_tokens_details.reasoning_tokens <= counted
+
+
+@pytest.mark.parametrize(
+    ("begun", "is_reasoning"), [("<think>Let", True), ("<think>Hm</think>Let", False), ("Let", False)]
+)
+async def test_reasoning_of_a_continued_message(server: Server, begun: str, is_reasoning: bool) -> None:
+    server.core.script(script(server, " me</think>ok"))
+    turns = [*USER, {"role": "assistant", "content": begun}]
+    extra = {"continue_final_message": True, "add_generation_prompt": False}
+    answer = await server.client().chat.completions.create(model=MODEL, messages=turns, extra_body=extra)
+    message: Any = answer.choices[0].message
+    if is_reasoning:
+        assert (message.reasoning, message.content) == (" me", "ok")
+    else:
+        assert message.content == " me</think>ok"
+        assert "reasoning" not in message.model_extra
 
 
 async def test_an_answer_of_reasoning_alone_has_no_content(server: Server) -> None:

@@ -42,6 +42,7 @@ def test_hermes_takes_every_order_of_members(inner: str, arguments: str) -> None
         '{"name": "\\ud800"}',
         '{"name": "f", "arguments": [1]}',
         '{"name": "f", "arguments": "no"}',
+        '{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}',
         '["f"]',
         "f()",
     ],
