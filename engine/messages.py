@@ -16,7 +16,7 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 RequestClass = Literal["interactive", "batch"]
 
 
-GrammarKind = Literal["json_schema", "regex", "choice", "ebnf", "structural_tag"]
+GrammarKind = Literal["ebnf", "choice", "structural_tag"]
 
 
 class GrammarSpec(msgspec.Struct, frozen=True):
@@ -28,8 +28,8 @@ class GrammarSpec(msgspec.Struct, frozen=True):
 
     kind: GrammarKind
     text: str
-    """A JSON schema, a regular expression (of the whole answer), a JSON array of the possible answers, a grammar in
-    EBNF whose first rule is `root`, or a structural tag of xgrammar as JSON (never a caller's: the server makes it)."""
+    """A grammar in EBNF with a rule `root`, a JSON array of the possible answers, or a structural tag of xgrammar as
+    JSON (never a caller's: the server makes it)."""
     param: str = "structured_outputs"
     """The body field that asked for it, for error messages."""
 

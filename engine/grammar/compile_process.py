@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 FINE, REFUSED = b"+", b"-"
 """First byte of a child's answer; after a refusal its reason."""
-MAX_SPACES = 32
-"""White space in a row inside JSON: enough for any indentation, too little to spend an answer on."""
 _REHEARSED_TOKENS = 200
 _MAX_MESSAGE = 300
 _ORIGIN = re.compile(r"^(\[[\d:]+\] )?\S+\.(cc|h):\d+: ")
@@ -104,10 +102,6 @@ def compile_grammar(
 
     compiler = xgrammar.GrammarCompiler(info, max_threads=threads, cache_enabled=False)
     match kind:
-        case "json_schema":
-            return compiler.compile_json_schema(text, max_whitespace_cnt=MAX_SPACES)
-        case "regex":
-            return compiler.compile_regex(text)
         case "choice":
             return compiler.compile_grammar(_alternatives(json.loads(text)))
         case "ebnf":

@@ -15,6 +15,7 @@ import orjson
 from engine.messages import GrammarSpec
 from engine.server.errors import invalid, missing, unsupported
 from engine.server.fields import kind_of, obj, shown, text
+from engine.text.schema import RegexError, SchemaError, regex_grammar, schema_grammar
 
 MAX_SCHEMA_BYTES = 128 << 10
 MAX_REGEX_CHARS = 4096
@@ -23,7 +24,7 @@ MAX_CHOICES = 1024
 MAX_CHOICE_CHARS = 64 << 10
 """Of all choices together."""
 
-ANY_OBJECT = '{"type":"object"}'
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORMATS = ("text", "json_object", "json_schema")
 
@@ -40,7 +41,7 @@ def response_format(name: str, value: Any) -> GrammarSpec | None:
         )
         raise invalid(message, f"{name}.type")
     if kind == "json_object":
-        return GrammarSpec("json_schema", ANY_OBJECT, name)
+        return GrammarSpec("ebnf", schema_grammar(ANY_OBJECT), name)
     return _named_schema(f"{name}.json_schema", body.get("json_schema")) if kind == "json_schema" else None
 
 
@@ -64,7 +65,7 @@ def only_one(format_: GrammarSpec | None, outputs: GrammarSpec | None) -> Gramma
     return format_ or outputs
 
 
-def schema_grammar(name: str, schema: Any) -> GrammarSpec:
+def schema_of(name: str, schema: Any) -> GrammarSpec:
     """A JSON schema, as an object or as its text. Raises `ApiError` naming the place in it that is not served."""
     if isinstance(schema, str):
         try:
@@ -73,10 +74,15 @@ def schema_grammar(name: str, schema: Any) -> GrammarSpec:
             raise invalid(f"Invalid value for '{name}': not JSON: {error}", name) from error
     if not isinstance(schema, dict):
         raise invalid(f"Invalid type for '{name}': expected an object, got {kind_of(schema)}.", name)
-    raw = orjson.dumps(schema)
-    if len(raw) > MAX_SCHEMA_BYTES:
-        raise invalid(f"Invalid value for '{name}': at most {MAX_SCHEMA_BYTES} bytes of schema.", name)
-    return GrammarSpec("json_schema", raw.decode(), name)
+    try:
+        if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
+            raise invalid(f"Invalid value for '{name}': at most {MAX_SCHEMA_BYTES} bytes of schema.", name)
+        return GrammarSpec("ebnf", schema_grammar(schema), name)
+    except SchemaError as error:
+        place = ".".join([name, *(part[:64] for part in error.path)])
+        raise invalid(f"Invalid schema in '{place}': {error}.", place) from error
+    except orjson.JSONEncodeError as error:
+        raise invalid(f"Invalid value for '{name}': the schema is nested too deeply.", name) from error
 
 
 def _named_schema(name: str, value: Any) -> GrammarSpec:
@@ -93,11 +99,15 @@ def _named_schema(name: str, value: Any) -> GrammarSpec:
         raise invalid(f"Invalid type for '{name}.strict': expected a boolean.", f"{name}.strict")
     if body.get("schema") is None:
         raise missing(f"{name}.schema")
-    return schema_grammar(f"{name}.schema", body["schema"])
+    return schema_of(f"{name}.schema", body["schema"])
 
 
 def _regex(name: str, value: Any) -> GrammarSpec:
-    return GrammarSpec("regex", _not_empty(name, text(MAX_REGEX_CHARS)(name, value)), name)
+    pattern = _not_empty(name, text(MAX_REGEX_CHARS)(name, value))
+    try:
+        return GrammarSpec("ebnf", regex_grammar(pattern), name)
+    except RegexError as error:
+        raise invalid(f"Invalid value for '{name}': {error}.", name) from error
 
 
 def _ebnf(name: str, value: Any) -> GrammarSpec:
@@ -119,7 +129,7 @@ def _choice(name: str, value: Any) -> GrammarSpec:
 def _json_object(name: str, value: Any) -> GrammarSpec:
     if value is not True:
         raise invalid(f"Invalid value for '{name}': only true says something.", name)
-    return GrammarSpec("json_schema", ANY_OBJECT, name)
+    return GrammarSpec("ebnf", schema_grammar(ANY_OBJECT), name)
 
 
 def _not_empty(name: str, value: str) -> str:
@@ -129,7 +139,7 @@ def _not_empty(name: str, value: str) -> str:
 
 
 _WAYS: Mapping[str, Callable[[str, Any], GrammarSpec]] = {
-    "json": schema_grammar,
+    "json": schema_of,
     "regex": _regex,
     "choice": _choice,
     "grammar": _ebnf,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import openai
 import psutil
 import pytest
@@ -18,12 +20,29 @@ from tests.models import write_tiny_llama
 SCHEMA = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "pattern": "^[a-z ]{0,6}$"},
+        "name": {"type": "string", "maxLength": 6},
         "size": {"type": "integer", "minimum": -5, "maximum": 40},
         "kind": {"enum": ["a", 7, None]},
     },
     "required": ["name", "size", "kind"],
     "additionalProperties": False,
+}
+TREE = {
+    "type": "object",
+    "properties": {
+        "day": {"type": "string", "format": "date"},
+        "code": {"type": "string", "pattern": "^[A-Z]{2}\\d$"},
+        "left": {"$ref": "#/$defs/leaf"},
+        "kinds": {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1, "maxItems": 3},
+    },
+    "required": ["day", "kinds"],
+    "$defs": {
+        "leaf": {
+            "type": "object",
+            "properties": {"deeper": {"anyOf": [{"$ref": "#/$defs/leaf"}, {"type": "null"}]}},
+            "required": ["deeper"],
+        }
+    },
 }
 LEFT = {"grammar": 'root ::= "(" root ")" | "x"'}
 HOSTILE: dict[str, dict[str, Any]] = {
@@ -74,6 +93,30 @@ async def test_every_kind_of_grammar(tmp_path: Path) -> None:
             await engine.complete(
                 extra_body={"structured_outputs": {"regex": "[0-9]+"}, "allowed_token_ids": [300, 301]}
             )
+
+
+async def test_many_grammars_at_once(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "model")
+    checks: list[tuple[dict[str, Any], Callable[[str], object]]] = [
+        ({"json": SCHEMA}, lambda text: jsonschema.validate(json.loads(text), SCHEMA) is None),
+        ({"json": TREE}, lambda text: jsonschema.validate(json.loads(text), TREE) is None),
+        (LEFT, lambda text: re.fullmatch(r"\(*x\)*", text)),
+        ({"choice": ["ebb", "flood"]}, lambda text: text in ("ebb", "flood")),
+    ]
+    checks += [
+        ({"regex": f"[a-z]{{{count}}}-\\d+?x"}, re.compile(f"[a-z]{{{count}}}-[0-9]+x").fullmatch)
+        for count in range(1, 13)
+    ]
+    async with serving(tmp_path / "model") as engine:
+        asked = [(wanted, check, seed) for seed in range(2) for wanted, check in checks]
+        answers = await asyncio.gather(
+            *(_ask(engine, wanted, seed=seed, max_tokens=900) for wanted, _, seed in asked)
+        )
+        assert len(answers) == 32
+        for (wanted, check, seed), answer in zip(asked, answers, strict=True):
+            choice = answer.choices[0]
+            assert choice.finish_reason == "stop", (wanted, seed, choice.text)
+            assert check(choice.text), (wanted, seed, choice.text)
 
 
 async def test_hostile_grammars_disturb_nobody(tmp_path: Path) -> None:

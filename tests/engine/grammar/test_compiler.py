@@ -18,9 +18,12 @@ from engine.grammar.rows import RowGrammar
 from tests.grammars import EOS, VOCAB, ids
 from tests.tiny_tokenizer import write_llama_tokenizer
 
-FINE = ("regex", "a+b")
+FINE = ("ebnf", 'root ::= "a"+ "b"')
 HOSTILE = {
-    "endless": ("regex", "(" + "|".join(f"[{chr(97 + i % 26)}-z]{{1,{i + 1}}}x" for i in range(600)) + ")+"),
+    "endless": (
+        "ebnf",
+        "root ::= (" + " | ".join(f'[{chr(97 + i % 26)}-z]{{1,{i + 1}}} "x"' for i in range(600)) + ")+",
+    ),
     "ambiguous": ("ebnf", 'root ::= root root root | "a" | ""'),
     "exponential": (
         "ebnf",
@@ -30,7 +33,10 @@ HOSTILE = {
     ),
     "huge": ("ebnf", "root ::= " + " ".join(["(" + " | ".join(f'"a{i}"' for i in range(900)) + ")*"] * 70)),
     "deep": ("ebnf", "root ::= " + "(" * 30_000 + '"a"' + ")" * 30_000),
-    "deep_schema": ("json_schema", '{"items":' * 20_000 + "{}" + "}" * 20_000),
+    "deep_tag": (
+        "structural_tag",
+        '{"type":"structural_tag","format":' + '{"type":"optional","content":' * 20_000 + "1" + "}" * 20_001,
+    ),
 }
 
 
@@ -80,10 +86,10 @@ def test_a_compiled_grammar_can_be_followed_here(compiler: Compiler) -> None:
 
 
 def test_a_text_that_is_no_grammar(compiler: Compiler) -> None:
-    outcome = outcomes(compiler, ("regex", "("))["regex", "("]
+    outcome = outcomes(compiler, ("ebnf", "root ::= ("))["ebnf", "root ::= ("]
     assert outcome.is_callers
     assert outcome.is_final
-    assert "parenthesis" in (outcome.error or "")
+    assert "error" in (outcome.error or "")
     assert "/" not in (outcome.error or ""), "no place in anybody's source"
 
 

@@ -111,7 +111,7 @@ def test_structured_output() -> None:
     for values, kind in (
         ({}, None),
         ({"response_format": text}, None),
-        ({"response_format": {"type": "json_object"}}, "json_schema"),
+        ({"response_format": {"type": "json_object"}}, "ebnf"),
         ({"response_format": text, "structured_outputs": {"choice": ["a", "b"]}}, "choice"),
     ):
         for request in (chat(**values), completion(**values)):
