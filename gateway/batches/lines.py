@@ -15,6 +15,7 @@ import orjson
 
 from gateway.batches.types import LineError
 from gateway.wire import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint
+from gateway.wire.request import RESPONSES
 
 __all__ = [
     "ENDPOINTS",
@@ -32,6 +33,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETIONS,
     "/v1/embeddings": EMBEDDINGS,
+    "/v1/responses": RESPONSES,
 }
 LINES_MAX = 50_000
 LINE_BYTES_MAX = 8 * 1024 * 1024

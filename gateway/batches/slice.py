@@ -23,11 +23,14 @@ from gateway.batches.types import Lease, blob_key
 from gateway.batches.verdicts import PATIENCE, Verdict, judge
 from gateway.errors import GatewayError, UnsupportedParameter
 from gateway.exchange import Caller, ClientGone
+from gateway.exchange.responses import ResponseSink
 from gateway.ids import RequestId
 from gateway.obs.logging import get_logger
 from gateway.routing.target import BATCH_CLASS
 from gateway.tenancy.principal import Principal
 from gateway.wire import parse_generation
+from gateway.wire.request import RESPONSES
+from gateway.wire.responses import parse_response
 
 __all__ = ["Place", "Slice", "lines_from"]
 
@@ -204,16 +207,19 @@ class Slice:
         return None
 
     async def _send(self, one: _Try, named: RequestId, principal: Principal) -> None:
-        request = parse_generation(ENDPOINTS[self._lease.batch.endpoint], one.line.body)
+        endpoint = ENDPOINTS[self._lease.batch.endpoint]
+        asked = parse_response(one.line.body) if endpoint == RESPONSES else None
+        request = asked.request if asked is not None else parse_generation(endpoint, one.line.body)
         if request.stream:
             raise UnsupportedParameter("stream")
         first = min(ATTEMPT_MAX, self._lease.takeovers * ATTEMPTS_APART)
         caller = Caller(principal, request_class=BATCH_CLASS, first_attempt=first)
-        sink = _Answer(self._results, self._lease.batch.id, one.number, one.line.custom_id, named)
+        answer = _Answer(self._results, self._lease.batch.id, one.number, one.line.custom_id, named)
+        sink = ResponseSink(answer, asked, named) if asked is not None else answer
         try:
             await self._p.requests.run(caller, request, named, sink)
         except ClientGone:
-            if sink.is_lost:
+            if answer.is_lost:
                 raise LeaseLost from None
             raise
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 
-from gateway.errors import ModelNotFound, ServerError, ServiceUnavailable
+from gateway.errors import GatewayError, ModelNotFound, ServerError, ServiceUnavailable
 from gateway.exchange import Sink
+from gateway.exchange.responses import ResponseSink
 from gateway.http.auth import Authenticator
 from gateway.http.call import Call, Disconnect
 from gateway.http.idempotent import KeepingSink, replay_headers
@@ -17,11 +20,15 @@ from gateway.pipeline import Caller, Pipeline
 from gateway.routing import Catalogue, Target
 from gateway.tenancy.principal import MODEL_SCOPE, Principal
 from gateway.wire import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, GenerationRequest, parse_generation
+from gateway.wire.request import RESPONSES
+from gateway.wire.responses import AskedResponse, parse_response
 
 __all__ = ["OpenAIRoutes"]
 
 JSON = {"content-type": "application/json"}
 OWNER = "tollway"
+LAST_WORD_S = 5.0
+"""How long the event that ends a broken stream may wait for a reader."""
 RETRY_COUNT_DIGITS = 3
 
 
@@ -51,6 +58,9 @@ class OpenAIRoutes:
     async def embeddings(self, call: Call) -> None:
         await self._generate(call, EMBEDDINGS)
 
+    async def responses(self, call: Call) -> None:
+        await self._generate(call, RESPONSES)
+
     async def models(self, call: Call) -> None:
         call.endpoint = "models"
         principal = await self._auth.tenant(call, MODEL_SCOPE)
@@ -72,12 +82,13 @@ class OpenAIRoutes:
         principal = await self._caller(call)
         bind_request(call.request_id, principal.tenant_id)
         body = await call.body(self._body_bytes_max)
-        request = parse_generation(endpoint, body)
+        asked = parse_response(body) if endpoint == RESPONSES else None
+        request = asked.request if asked is not None else parse_generation(endpoint, body)
         call.model = request.model
         caller = Caller(principal, _retry_count(call.header(b"x-stainless-retry-count")))
         key = call.header(b"idempotency-key")
         if key is None or not principal.is_idempotent:
-            await self._run(call, caller, request, call)
+            await self._run(call, caller, request, call, asked)
             return
         claim = await self._idempotency.begin(
             principal.tenant_id, key, endpoint, body, RequestId(call.request_id)
@@ -86,13 +97,35 @@ class OpenAIRoutes:
             await call.answer(200, replay_headers(claim), claim.body)
             return
         try:
-            await self._run(call, caller, request, KeepingSink(call, claim))
+            await self._run(call, caller, request, KeepingSink(call, claim), asked)
         finally:
             claim.close()
 
-    async def _run(self, call: Call, caller: Caller, request: GenerationRequest, sink: Sink) -> None:
+    async def _run(
+        self,
+        call: Call,
+        caller: Caller,
+        request: GenerationRequest,
+        sink: Sink,
+        asked: AskedResponse | None,
+    ) -> None:
+        request_id = RequestId(call.request_id)
         async with Disconnect(call):
-            await self._pipeline.run(caller, request, RequestId(call.request_id), sink)
+            if asked is None:
+                await self._pipeline.run(caller, request, request_id, sink)
+            else:
+                await self._respond(call, caller, request_id, ResponseSink(sink, asked, request_id), asked)
+
+    async def _respond(
+        self, call: Call, caller: Caller, request_id: RequestId, sink: ResponseSink, asked: AskedResponse
+    ) -> None:
+        try:
+            await self._pipeline.run(caller, asked.request, request_id, sink)
+        except GatewayError as error:
+            if not call.is_stream:
+                raise
+            async with asyncio.timeout(LAST_WORD_S):
+                await sink.fail(error)
 
     async def _caller(self, call: Call) -> Principal:
         """Whoever could not be told because something of ours is away counts as turned away by us."""

@@ -31,6 +31,7 @@ class Router:
             "/v1/chat/completions": {"POST": openai.chat_completions},
             "/v1/completions": {"POST": openai.completions},
             "/v1/embeddings": {"POST": openai.embeddings},
+            "/v1/responses": {"POST": openai.responses},
             "/v1/models": {"GET": openai.models},
             "/v1/files": {"GET": files.list, "POST": files.create},
             "/v1/batches": {"GET": batches.list, "POST": batches.create},

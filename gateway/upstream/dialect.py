@@ -21,6 +21,7 @@ PATHS: Mapping[str, str] = {
     "chat.completions": "/v1/chat/completions",
     "completions": "/v1/completions",
     "embeddings": "/v1/embeddings",
+    "responses": "/v1/chat/completions",
 }
 
 

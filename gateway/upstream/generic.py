@@ -11,7 +11,7 @@ from gateway.upstream.client import UpstreamClient
 from gateway.upstream.dialect import PATHS, Call, Figure, Order
 from gateway.upstream.native import CLIENT_MAY_NOT_SET, authorization, with_usage
 from gateway.wire.continuation import Continuation
-from gateway.wire.request import CHAT, GenerationRequest, render
+from gateway.wire.request import COMPLETIONS, GenerationRequest, render
 
 __all__ = ["GenericDialect"]
 
@@ -50,5 +50,5 @@ class GenericDialect:
 
 def _output_field(request: GenerationRequest) -> str:
     """The field that the client used, else the one every server of this kind knows."""
-    modern = request.endpoint == CHAT and request.fields.get("max_completion_tokens") is not None
+    modern = request.endpoint != COMPLETIONS and request.fields.get("max_completion_tokens") is not None
     return "max_completion_tokens" if modern else "max_tokens"

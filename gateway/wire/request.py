@@ -18,17 +18,19 @@ __all__ = [
     "CHAT",
     "COMPLETIONS",
     "EMBEDDINGS",
+    "RESPONSES",
     "Endpoint",
     "GenerationRequest",
     "canonical_prompt",
-    "parse_generation",
-    "render",
 ]
+__all__ += ["parse_generation", "read_object", "render"]
 
-Endpoint = Literal["chat.completions", "completions", "embeddings"]
+Endpoint = Literal["chat.completions", "completions", "embeddings", "responses"]
 CHAT: Endpoint = "chat.completions"
 COMPLETIONS: Endpoint = "completions"
 EMBEDDINGS: Endpoint = "embeddings"
+RESPONSES: Endpoint = "responses"
+"""Asked of engines as a chat."""
 
 CHOICES_MAX = 128
 PROMPTS_MAX = 2048
@@ -68,7 +70,7 @@ class GenerationRequest:
 
 
 def parse_generation(endpoint: Endpoint, raw: bytes) -> GenerationRequest:
-    fields = _object(raw)
+    fields = read_object(raw)
     model = fields.get("model")
     if model is None:
         raise MissingParameter("model")
@@ -101,14 +103,15 @@ def render(request: GenerationRequest, changes: Mapping[str, Any], dropped: froz
 def canonical_prompt(request: GenerationRequest) -> bytes:
     """What the model reads, in the order of the templates: tools, then messages; or the prompt. The same content gives
     the same bytes, and a conversation that went on begins with what it was before."""
-    if request.endpoint != CHAT:
-        return orjson.dumps(request.fields.get("prompt"), option=orjson.OPT_SORT_KEYS)
+    if request.endpoint not in (CHAT, RESPONSES):
+        text = request.fields.get("prompt", request.fields.get("input"))
+        return orjson.dumps(text, option=orjson.OPT_SORT_KEYS)
     tools = request.fields.get("tools")
     messages = orjson.dumps(request.fields.get("messages"), option=orjson.OPT_SORT_KEYS)
     return messages if not tools else orjson.dumps(tools, option=orjson.OPT_SORT_KEYS) + messages
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def read_object(raw: bytes) -> dict[str, Any]:
     try:
         fields = orjson.loads(raw)
     except orjson.JSONDecodeError as error:

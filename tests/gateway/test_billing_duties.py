@@ -25,7 +25,11 @@ CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 EMBEDDINGS = "/v1/embeddings"
 GENERATING = (CHAT, COMPLETIONS)
-WAYS = [*((path, stream) for path in GENERATING for stream in (False, True)), (EMBEDDINGS, False)]
+RESPONSES = "/v1/responses"
+WAYS = [
+    *((path, stream) for path in (*GENERATING, RESPONSES) for stream in (False, True)),
+    (EMBEDDINGS, False),
+]
 """Every endpoint that is paid for, and whether its answer is streamed."""
 
 
@@ -34,6 +38,7 @@ def body(path: str, stream: bool = False, **fields: Any) -> dict[str, Any]:
         CHAT: {"messages": [{"role": "user", "content": WORDS}]},
         COMPLETIONS: {"prompt": WORDS},
         EMBEDDINGS: {"input": WORDS},
+        RESPONSES: {"input": WORDS},
     }[path]
     return {"model": SERVED, **asked, "stream": stream, **fields}
 
@@ -78,7 +83,7 @@ WHATEVER = {
 }
 
 
-@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, EMBEDDINGS])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES])
 async def test_every_admitted_request_has_one_event_under_an_id_of_ours(
     gateway: Gateway, engine: FakeEngine, path: str
 ) -> None:
