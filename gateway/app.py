@@ -134,6 +134,7 @@ class GatewayApp:
         self._tasks = [
             asyncio.create_task(self.replicas.poll_forever(self.ask_status)),
             asyncio.create_task(self.schema.wait()),
+            asyncio.create_task(self.directory.last_used.write_forever()),
         ]
 
     async def stop(self) -> None:

@@ -21,6 +21,7 @@ from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.tenancy.addresses import Network, is_allowed, parse_networks
 from gateway.tenancy.keys import ApiKey, Peppers, bearer_key, mask_key
+from gateway.tenancy.last_used import LastUsed
 from gateway.tenancy.people.repository import PeopleRepository
 from gateway.tenancy.people.types import AdminKeyRow
 from gateway.tenancy.principal import AdminPrincipal, Principal
@@ -87,6 +88,7 @@ class KeyDirectory:
         self._repository = TenancyRepository()
         self._people = PeopleRepository()
         slots = asyncio.Semaphore(LOADS_MAX)
+        self.last_used = LastUsed(database, clock)
         self._rehashing: set[asyncio.Task[None]] = set()
         self._tenants = _Cache(self._read_key, feed, metrics, slots, known_max, unknown_max)
         self._admins = _Cache(self._read_admin_key, feed, metrics, slots, known_max, unknown_max)
@@ -99,6 +101,7 @@ class KeyDirectory:
             raise InvalidApiKey(mask_key(key.value))
         if not is_allowed(client_ip, found.networks):
             raise IpNotAuthorized
+        self.last_used.note(found.row.id, is_admin=False)
         if self._peppers.is_old(found.row.pepper_id):
             self._rehash(key, found.row.id, found.row.pepper_id, is_admin=False)
         return found.principal
@@ -117,6 +120,7 @@ class KeyDirectory:
             raise InvalidApiKey(mask_key(key.value))
         if not is_allowed(client_ip, found.networks):
             raise IpNotAuthorized
+        self.last_used.note(found.row.id, is_admin=True)
         if self._peppers.is_old(found.row.pepper_id):
             self._rehash(key, found.row.id, found.row.pepper_id, is_admin=True)
         return found.principal
@@ -124,6 +128,7 @@ class KeyDirectory:
     async def close(self) -> None:
         """What was begun is written when this returns."""
         await asyncio.gather(*self._rehashing, return_exceptions=True)
+        await self.last_used.write()
 
     def _rehash(self, key: ApiKey, key_id: KeyId, old: str, *, is_admin: bool) -> None:
         """A key that is used is stored under the current pepper from now on, so that an old one is needed no more.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, func, insert, or_, select, update
+from sqlalchemy import Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
@@ -245,6 +245,18 @@ class TenancyRepository:
             .where(table.id == key_id, table.pepper_id == old)
             .values(pepper_id=pepper_id, secret_hmac=digest)
         )
+
+    async def note_use(
+        self, session: WriteSession, last_used: Mapping[KeyId, datetime], *, is_admin: bool
+    ) -> None:
+        """In the order of the ids, so that two gateways never wait for each other in a circle. Moves no revision."""
+        table = AdminApiKey if is_admin else ApiKey
+        older = or_(table.last_used_at.is_(None), table.last_used_at < bindparam("at"))
+        statement = (
+            update(table).where(table.id == bindparam("key_id"), older).values(last_used_at=bindparam("at"))
+        )
+        rows = [{"key_id": key_id, "at": last_used[key_id]} for key_id in sorted(last_used)]
+        await (await session.connection()).execute(statement, rows)
 
     async def pepper_use(self, session: ReadSession) -> Mapping[str, int]:
         """How many keys that work, or may work again, are stored under each pepper."""

@@ -6,6 +6,7 @@ or is a plain 404. A new call in a newer client fails the first test until someb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,9 @@ async def test_every_claimed_call(
     await the_project_keys(organization, gateway, project)
     await the_limits(organization, gateway, engine, project)
     await the_people(organization, gateway, project)
+    await gateway.app.directory.last_used.write()
+    [mine] = [key async for key in organization.admin_api_keys.list() if key.name == "owner"]
+    assert mine.last_used_at >= mine.created_at - 2
     await the_money(organization, project)
     await the_log(organization)
     for call in ("completions", "embeddings", "costs"):
@@ -325,6 +329,10 @@ async def the_log(organization: Any) -> None:
     assert details["invite.sent"].invite_sent.data.role == "viewer"
     assert details["service_account.updated"].service_account_updated.changes_requested.role == "owner"
     assert {log.actor.api_key.type for log in logs if log.actor.type == "api_key"} == {"user"}
+
+    for log in logs:
+        assert {"before", "after"} & set(log.details), log.action
+        assert not re.search(r"tw-[a-z2-7]{8}-[A-Za-z0-9_-]{43}", log.to_json()), log.action
 
 
 async def the_usage(call: Any) -> None:
