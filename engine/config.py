@@ -22,6 +22,7 @@ LoadFormat = Literal["auto", "safetensors", "gguf", "dummy"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 KVCacheDtype = Literal["auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m3"]
 QuantizationSetting = Literal["auto", "fp8"]
+RunnerKind = Literal["auto", "generate", "pooling"]
 DeviceKind = Literal["auto", "cpu", "cuda"]
 PreemptionMode = Literal["recompute", "swap"]
 ToolCallParser = Literal["auto", "none", "hermes", "llama3_json", "mistral", "pythonic"]
@@ -68,6 +69,11 @@ class ModelSettings:
     """Let the model call tools of its own accord; without, a call must be asked for by tool_choice."""
     reasoning_parser: ReasoningParser = "auto"
     """How the model's reasoning is told from its answer; "auto": by its chat template; "none": it is not."""
+    runner: RunnerKind = "auto"
+    """"auto": answers and embeddings, from the same weights; "generate" or "pooling": only the one or the other."""
+    pooler_config: str | None = None
+    """JSON: how embeddings are made, {"pooling_type": "LAST" or "MEAN", "normalize": true}; None: as the checkpoint says,
+    else LAST, normalised."""
     seed: int = 0
     """Seeds dummy weights. A request's own seed never comes from here."""
 

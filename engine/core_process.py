@@ -113,6 +113,7 @@ def _ready(epoch: str, built: BuiltRunner, core: CoreConfig) -> CoreReady:
         block_size=BLOCK_SIZE,
         dtype=built.config.dtype,
         device=built.config.device,
+        embedding_size=built.model.hidden_size,
         has_grammars=importlib.util.find_spec("xgrammar") is not None,
     )
 

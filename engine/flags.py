@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from engine.config import GROUPS, ConfigError, EngineConfig
+from engine.server.pooler import pooler_settings
 from engine.text.assets import NO_DEFAULTS, template_text
 from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.vllm_flags import add_vllm_flags
@@ -76,6 +77,7 @@ def check_files(config: EngineConfig) -> None:
         raise ConfigError(
             f"--generation-config must be auto, none or a directory with generation_config.json; got {defaults}"
         )
+    pooler_settings(Path(config.model.model), config.model.pooler_config)
     if config.model.chat_template is not None:
         _check_template(config.model.chat_template)
 

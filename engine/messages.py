@@ -34,6 +34,10 @@ class GrammarSpec(msgspec.Struct, frozen=True):
     """The body field that asked for it, for error messages."""
 
 
+PoolingKind = Literal["last", "mean"]
+"""Which hidden states make an embedding: the last token's, or the mean of all."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How one request's tokens are chosen. Validated at the server's edge; trusted from here on.
 
@@ -67,6 +71,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """The same for the prompt's own tokens, from the second one on."""
     grammar: GrammarSpec | None = None
     """Every token keeps the answer within this language; an end token is possible once the answer belongs to it."""
+    pooling: PoolingKind | None = None
+    """An embedding of the prompt is wanted, in the place of an answer; `max_tokens` is 1 then."""
 
 
 class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
@@ -133,6 +139,8 @@ class TokenOutput(msgspec.Struct, frozen=True, kw_only=True):
     prompt_logprobs: list[TokenLogprobs] | None = None
     """Of the next tokens of the prompt, the second one first; all of them come before the first sampled token."""
     finish_reason: FinishReason | None = None
+    embedding: bytes | None = None
+    """[hidden size] fp32, little-endian, as the model gives it; on the terminal output of a request that asked for it."""
     stop_token_id: int | None = None
     """Set when an end or stop token ended the answer; that token is the last of token_ids."""
     num_cached_tokens: int | None = None
@@ -202,6 +210,8 @@ class CoreReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     block_size: int
     dtype: str
     device: str
+    embedding_size: int = 0
+    """Hidden width of the model."""
     has_grammars: bool = False
     """Structured output is installed."""
 

@@ -133,6 +133,8 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _refused("--enable-lora", takes="nothing", says=_NO_ADAPTERS),
     _refused("--lora-modules", takes="many", says=_NO_ADAPTERS),
     _refused("--max-loras", "--max-lora-rank", "--max-cpu-loras", says=_NO_ADAPTERS),
+    _only("--task", values=("auto", "generate", "embed"), says="one engine answers and embeds; see --runner"),
+    _only("--convert", values=("auto", "none", "embed"), says="decoders give embeddings as they are"),
     # Parallelism
     _only("--tensor-parallel-size", "-tp", values="1", says=_ONE_GPU),
     _only("--pipeline-parallel-size", "-pp", values="1", says=_ONE_GPU),

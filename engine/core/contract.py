@@ -117,7 +117,7 @@ class ScheduleOutput:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step produced. Every sampled row is in exactly one of the two maps."""
+    """What a step produced. Every sampled row is in exactly one of `tokens`, `failures` and `embeddings`."""
 
     step: int
     tokens: dict[int, int]
@@ -131,6 +131,8 @@ class StepResult:
     rows whose sampling parameters ask for it."""
     refused: frozenset[int] = frozenset()
     """Failed rows whose own grammar leaves nothing to choose."""
+    embeddings: dict[int, bytes] = field(default_factory=dict)
+    """row → [hidden size] fp32, little-endian, for rows whose sampling parameters ask for pooling."""
 
 
 HandleT = TypeVar("HandleT")

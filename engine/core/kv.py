@@ -66,11 +66,11 @@ class KVManager:
 
     def match(self, request: Request) -> Hit:
         """The longest cached beginning that leaves at least one token to compute. Nothing for a request that wants
-        log-probabilities of its prompt: a cached page has no logits. What was kept for a preempted request is all
+        log-probabilities or the mean of its prompt: a cached page has no hidden states. What was kept for a preempted request is all
         that it had."""
         if request.kept:
             return Hit(request.num_kept, self._find_kept(request))
-        if not self._caches or request.wants_prompt_logprobs:
+        if not self._caches or request.wants_prompt_logprobs or request.is_mean:
             return Hit(0, [[] for _ in self._groups])
         digests = request.page_digests
         extend_digests(digests, request.token_ids, self._block_size, request.cache_salt)
@@ -188,7 +188,7 @@ class KVManager:
     def swap_out(self, request: Request) -> None:
         """Before the pages of a preempted request are released: keep what it computed, if the host has room."""
         num_tokens = request.num_kept
-        if not (self._swaps and num_tokens):
+        if not (self._swaps and num_tokens) or request.is_mean:
             return
         request.num_computed = num_tokens
         self.publish(request)

@@ -70,7 +70,9 @@ def absorb(
             continue
         if row in prompt_logprobs:
             _report_prompt(request, work.start, prompt_logprobs[row], outbox)
-        if work.samples:
+        if row in result.embeddings:
+            end(request, "stop", scheduler, outbox, embedding=result.embeddings[row])
+        elif work.samples:
             assert row in tokens, f"step {result.step} has no token for row {row}"
             _accept(request, tokens[row], logprobs.get(row), scheduler, outbox)
 
@@ -91,19 +93,21 @@ def end(
     *,
     token: int | None = None,
     logprobs: TokenLogprobs | None = None,
+    embedding: bytes | None = None,
     code: str = "engine_error",
     message: str | None = None,
     retry_after_s: float | None = None,
 ) -> None:
     """The one terminal output of a live request, and its removal."""
-    failed = reason == "error"
+    failed, is_token = reason == "error", embedding is None
     output = TokenOutput(
         request_id=request.id,
         token_ids=[] if token is None else [token],
         logprobs=None if logprobs is None else [logprobs],
         finish_reason=reason,
+        embedding=embedding,
         stop_token_id=token if reason == "stop" else None,
-        num_overrun_tokens=0 if failed else request.num_unseen_tokens,
+        num_overrun_tokens=request.num_unseen_tokens if is_token and not failed else 0,
         error_code=code if failed else None,
         error_message=message,
         error_param=_grammar_field(request) if code == "invalid_grammar" else None,

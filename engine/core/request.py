@@ -162,5 +162,10 @@ class Request:
         return wanted and self.num_prompt_logprobs < self.num_prompt_tokens - 1
 
     @property
+    def is_mean(self) -> bool:
+        """Every position's hidden state counts, in one stay in a row."""
+        return self.sampling.pooling == "mean"
+
+    @property
     def was_admitted(self) -> bool:
         return self.num_cached_tokens is not None

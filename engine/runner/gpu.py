@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import torch
@@ -33,6 +33,7 @@ from engine.layers.batch import CausalLM, ForwardBatch, GroupBatch
 from engine.runner.gpu_sampler import GPUSampler, to_token_logprobs
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
 from engine.runner.offload import HostPages
+from engine.runner.pooling import EmbeddingFetch, Pooler
 from engine.runner.prompt_logprobs import CHUNK_ROWS, PromptFetch, Span, score, spans_of
 from engine.runner.sampler import to_step_result
 from engine.runner.staging import StepSlot
@@ -64,6 +65,8 @@ class Flight:
     """Place in `rows` → number of alternatives wanted beside the chosen token."""
     prompt: PromptFetch | None = None
     """Log-probabilities of prompts that are on their way."""
+    embeddings: EmbeddingFetch | None = None
+    """Likewise."""
     error: Exception | None = None
 
 
@@ -105,6 +108,7 @@ class GPURunner:
         self._slots = [
             StepSlot(max_num_seqs, width, pinned=device.type == "cuda") for _ in range(_STEPS_IN_FLIGHT + 1)
         ]
+        self._pooler = Pooler()
         self._num_launched = 0
         self._last: Flight | None = None
         """Launched last and not collected yet."""
@@ -175,8 +179,9 @@ class GPURunner:
             kind = type(handle.error).__name__
             raise BatchError(f"step {handle.step}: {kind}: {handle.error}") from handle.error
         prompt = handle.prompt.fetched() if handle.prompt is not None else {}
+        embeddings = handle.embeddings.fetched() if handle.embeddings is not None else {}
         if handle.slot is None:
-            return StepResult(handle.step, {}, prompt_logprobs=prompt)
+            return StepResult(handle.step, {}, prompt_logprobs=prompt, embeddings=embeddings)
         count = len(handle.rows)
         token_ids = handle.slot.fetched(count)
         for place, grammar in handle.grammars.items():
@@ -185,21 +190,23 @@ class GPURunner:
         logprobs = {}
         if handle.logprobs:
             logprobs = to_token_logprobs(handle.slot.logprobs(count), handle.logprobs, handle.rows)
-        return to_step_result(
+        result = to_step_result(
             handle.step, handle.rows, token_ids, handle.row_errors, logprobs, prompt, handle.refused
         )
+        return replace(result, embeddings=embeddings)
 
     def _launch(self, flight: Flight, schedule: ScheduleOutput, slot: StepSlot) -> None:
         self._apply(schedule, slot)
         if not schedule.work:
             return
-        self._work.copy_(slot.work(schedule.work), non_blocking=True)
-        flight.prompt = self._run_forward(schedule)
-        flight.rows = tuple(item.row for item in schedule.work if item.samples)
+        work = self._pooler.without_samples(schedule.work)
+        self._work.copy_(slot.work(work), non_blocking=True)
+        self._run_forward(flight, schedule)
+        flight.rows = tuple(item.row for item in work if item.samples)
         if not flight.rows:
             return
         flight.slot = slot
-        flight.lens = tuple(item.start + item.num_tokens for item in schedule.work if item.samples)
+        flight.lens = tuple(item.start + item.num_tokens for item in work if item.samples)
         flight.grammars = self._sampler.grammars_of(flight.rows)
         if self._last is not None and _share(flight.grammars, self._last.grammars):
             self._open = flight
@@ -227,7 +234,9 @@ class GPURunner:
         self._host.move(schedule, self._kv_pool)
         for row in schedule.freed_rows:
             self._sampler.clear_row(row)
+            self._pooler.clear_row(row)
         for init in schedule.new_rows:
+            self._pooler.set_row(init)
             self._tables.forget_pages(init.row)
             self._write_tokens(init)
         self._sampler.set_rows(schedule.new_rows)
@@ -242,19 +251,21 @@ class GPURunner:
         host = torch.tensor(init.token_ids, dtype=torch.int32, pin_memory=self._kv_pool.is_cuda)
         self._tables.tokens[init.row, : host.shape[0]].copy_(host, non_blocking=True)
 
-    def _run_forward(self, schedule: ScheduleOutput) -> PromptFetch | None:
-        """Eagerly where log-probabilities of a prompt are wanted: a graph leaves no other hidden states behind than
-        the sampled rows'."""
+    def _run_forward(self, flight: Flight, schedule: ScheduleOutput) -> None:
+        """Eagerly where log-probabilities or an embedding of a prompt are wanted: a graph leaves no other hidden states
+        behind than the sampled rows'."""
         narrow_tokens = next(iter(self._plans.values())).narrow_tokens
         wide = any(item.num_tokens > narrow_tokens for item in schedule.work)
         spans = spans_of(schedule.work, self._sampler)
-        if spans:
+        if spans or self._pooler.has_any(schedule.work):
             hidden = self._forward(schedule.num_tokens, wide=wide)
-            return PromptFetch(spans, score(self._model, hidden, spans, self._tables.tokens))
+            flight.embeddings = EmbeddingFetch(self._pooler.take(schedule.work, hidden))
+            if spans:
+                flight.prompt = PromptFetch(spans, score(self._model, hidden, spans, self._tables.tokens))
+            return
         graphs = self._mixed_graphs if wide else self._decode_graphs
         if not graphs.replay(schedule.num_tokens):
             self._forward(schedule.num_tokens, wide=wide)
-        return None
 
     def _forward(self, num_tokens: int, *, wide: bool) -> Tensor:
         """Expand the work list to `num_tokens` tokens, run the model, and keep the sampled rows' hidden states.

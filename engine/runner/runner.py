@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from engine.layers.threads import FEW_TOKENS
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.runner.batch import expand
 from engine.runner.offload import HostPages
+from engine.runner.pooling import EmbeddingFetch, Pooler
 from engine.runner.prompt_logprobs import score, spans_of, to_prompt_logprobs
 from engine.runner.sampler import Sampler, to_step_result, to_token_logprobs
 from engine.runner.tables import RowTables
@@ -49,6 +51,7 @@ class TorchRunner:
         self._pages = PageShape.of(kv_pool[:, 0])
         self._tables = RowTables(max_num_seqs, max_model_len, layout, device)
         self._sampler = Sampler(max_num_seqs, model.config.vocab_size, model.config.eos_token_ids, device)
+        self._pooler = Pooler()
         self._batch_invariant = batch_invariant
         self._num_threads = num_threads or torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="runner")
@@ -104,10 +107,12 @@ class TorchRunner:
         self._host.move(schedule, self._kv_pool)
         for row in schedule.freed_rows:
             self._sampler.clear_row(row)
+            self._pooler.clear_row(row)
         for init in schedule.new_rows:
             self._tables.add_row(init)
             self._sampler.set_row(init.row, init.sampling, init.num_prompt_tokens)
             self._sampler.follow_grammar(init)
+            self._pooler.set_row(init)
         self._tables.append_blocks(schedule.appends)
 
     def _step(self, schedule: ScheduleOutput) -> StepResult:
@@ -116,13 +121,15 @@ class TorchRunner:
         # Threads cut a step's rows at places that depend on its size.
         is_single = self._batch_invariant or schedule.num_tokens <= FEW_TOKENS
         torch.set_num_threads(1 if is_single else self._num_threads)
-        inputs = expand(schedule.work, self._tables, self._pages, batch_invariant=self._batch_invariant)
+        work = self._pooler.without_samples(schedule.work)
+        inputs = expand(work, self._tables, self._pages, batch_invariant=self._batch_invariant)
         hidden = self._model.forward(inputs.forward, self._kv_pool)
+        embeddings = EmbeddingFetch(self._pooler.take(schedule.work, hidden)).fetched()
         spans = spans_of(schedule.work, self._sampler)
         found = to_prompt_logprobs(spans, score(self._model, hidden, spans, self._tables.tokens))
         rows, lens = inputs.sampled_rows, inputs.sampled_lens
         if not rows:
-            return StepResult(schedule.step, {}, prompt_logprobs=found)
+            return StepResult(schedule.step, {}, prompt_logprobs=found, embeddings=embeddings)
         logits = self._model.logits(hidden[inputs.forward.sampled])
         token_ids, logprobs = self._draw(logits, rows, lens)
         device = self._kv_pool.device
@@ -134,7 +141,8 @@ class TorchRunner:
             if chosen[place] >= 0:
                 grammar.accept(chosen[place])
         errors, refused = self._sampler.errors(rows), self._sampler.refused(rows)
-        return to_step_result(schedule.step, rows, chosen, errors, logprobs, found, refused)
+        result = to_step_result(schedule.step, rows, chosen, errors, logprobs, found, refused)
+        return replace(result, embeddings=embeddings)
 
     def _draw(
         self, logits: Tensor, rows: Sequence[int], lens: Sequence[int]

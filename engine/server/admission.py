@@ -74,9 +74,16 @@ class Job:
 
 
 def check_open(services: Services, request: GenerationRequest) -> CoreReady:
-    """The model is ours, is there, and takes requests."""
-    if request.model not in services.served_model_names:
-        raise model_not_found(request.model)
+    """The model is ours, is there, and takes requests for answers."""
+    ready = check_serving(services, request.model)
+    if services.runner == "pooling":
+        raise unsupported("model", "this server makes embeddings only (--runner pooling).")
+    return ready
+
+
+def check_serving(services: Services, model: str) -> CoreReady:
+    if model not in services.served_model_names:
+        raise model_not_found(model)
     if services.phase is Phase.CLOSED:
         raise draining()
     if services.bridge.ready is None or services.hung:
@@ -169,9 +176,9 @@ async def make_job(
         _check_grammar(request, request.grammar.param, ready)
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"
     for number, prompt in enumerate(prompts):
-        _check_prompt(prompt, field if len(prompts) == 1 else f"{field}[{number}]", ready, caller)
+        check_prompt(prompt, field if len(prompts) == 1 else f"{field}[{number}]", ready, caller)
     id_ = f"{id_prefix}-{services.draw_id()}"
-    salt = _salt(caller, request.cache_salt)
+    salt = salt_of(caller, request.cache_salt)
     sequences: list[AddRequest] = []
     for prompt in prompts:
         max_tokens = _max_tokens(services, request, len(prompt), ready, caller, field)
@@ -281,7 +288,7 @@ def prompt_limit(ready: CoreReady, caller: Caller) -> int:
     return limit if caller.max_prompt_tokens is None else min(limit, caller.max_prompt_tokens)
 
 
-def _check_prompt(prompt: list[int], name: str, ready: CoreReady, caller: Caller) -> None:
+def check_prompt(prompt: list[int], name: str, ready: CoreReady, caller: Caller) -> None:
     if not prompt:
         raise invalid(f"Invalid value for '{name}': the prompt is empty.", name)
     if max(prompt) >= ready.vocab_size:
@@ -366,7 +373,7 @@ def _sampling(
     )
 
 
-def _salt(caller: Caller, own: str) -> bytes:
+def salt_of(caller: Caller, own: str) -> bytes:
     """The gateway's salt keeps tenants apart; a caller's own divides further and can never join two."""
     if not own:
         return caller.cache_salt

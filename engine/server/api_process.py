@@ -24,7 +24,7 @@ import zmq
 
 from engine.config import EngineConfig
 from engine.messages import CoreInbound, StepOutputs
-from engine.server import internal_routes, openai_routes, ops_routes, text_routes
+from engine.server import embeddings, internal_routes, openai_routes, ops_routes, text_routes
 from engine.server.acknowledged import is_acknowledged
 from engine.server.app import EngineApp
 from engine.server.bridge import Bridge
@@ -46,6 +46,7 @@ from engine.server.journal import Journal
 from engine.server.metrics import Metrics
 from engine.server.peers import Peers
 from engine.server.pipes import Context, Receiver, Sender, core_address, worker_address
+from engine.server.pooler import pooler_settings
 from engine.server.services import Phase, Services
 from engine.text.assets import TextSources, default_cache_dir, load_assets
 from engine.text.identity import model_hash
@@ -57,7 +58,13 @@ _ABORT_WAIT_S = 10.0
 ACKNOWLEDGE_S = 30.0
 """How long a drained process waits for the reader of its journal. What it did not read stays on the volume."""
 _ACKNOWLEDGE_POLL_S = 0.1
-ROUTES = (*openai_routes.ROUTES, *text_routes.ROUTES, *ops_routes.ROUTES, *internal_routes.ROUTES)
+ROUTES = (
+    *openai_routes.ROUTES,
+    *embeddings.ROUTES,
+    *text_routes.ROUTES,
+    *ops_routes.ROUTES,
+    *internal_routes.ROUTES,
+)
 
 
 def main(control: socket.socket) -> int:
@@ -270,6 +277,8 @@ def build_services(
         request_drain=request_drain,
         started_s=_wall_ms() // 1000,
         auto_tool_choice=model.enable_auto_tool_choice,
+        runner=model.runner,
+        pooler=pooler_settings(sources.model, model.pooler_config),
     )
     return services
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -24,6 +25,8 @@ from engine.messages import (
 from engine.server.errors import engine_unavailable, overloaded
 
 _LOG = logging.getLogger(__name__)
+AT_ONCE = 256
+"""Sequences of one request that the core has at a time: one with thousands must not fill its line alone."""
 
 
 class CoreLink(Protocol):
@@ -39,11 +42,13 @@ class CoreLink(Protocol):
 class Flow:
     """The sequences of one HTTP request, from submission to their terminal outputs."""
 
-    __slots__ = ("_news", "_waiter", "live")
+    __slots__ = ("_news", "_waiter", "later", "live")
 
-    def __init__(self, request_ids: Iterable[str]) -> None:
-        self.live = set(request_ids)
+    def __init__(self, requests: Sequence[AddRequest]) -> None:
+        self.live = {request.request_id for request in requests}
         """Sequences without a terminal output."""
+        self.later = deque(requests[AT_ONCE:])
+        """Of these, those that the core has not been told of yet."""
         self._news: list[TokenOutput] = []
         self._waiter: asyncio.Future[None] | None = None
 
@@ -119,15 +124,20 @@ class Bridge:
             raise engine_unavailable()
         if len(self._flows) > 2 * (self._max_num_queued + self.ready.max_num_seqs):
             raise overloaded(None, None)
-        flow = Flow(request.request_id for request in requests)
+        flow = Flow(requests)
         for request in requests:
             assert request.request_id not in self._flows, "engine request ids are unique"
             self._flows[request.request_id] = flow
+        for request in requests[:AT_ONCE]:
             self._link.send(request)
         return flow
 
     def abort(self, flow: Flow, request_ids: Iterable[str] | None = None) -> None:
         """Ask for the end of some or all sequences of a request; their terminals still come."""
+        if request_ids is None:
+            later, flow.later = flow.later, deque()
+            for request in later:
+                self._deliver(TokenOutput(request_id=request.request_id, finish_reason="abort"))
         wanted = [
             index for index in (flow.live if request_ids is None else request_ids) if index in flow.live
         ]
@@ -149,4 +159,6 @@ class Bridge:
         if output.finish_reason is not None:
             del self._flows[request_id]
             flow.live.discard(request_id)
+            if flow.later and self._link is not None:
+                self._link.send(flow.later.popleft())
         flow.push(output)

@@ -61,6 +61,8 @@ class Delta:
     stop_reason: str | int | None = None
     reasoning: str = ""
     calls: list[CallDelta] = field(default_factory=list)
+    embedding: bytes | None = None
+    """With the end, where one was asked for."""
 
     @property
     def is_news(self) -> bool:
@@ -111,6 +113,7 @@ class Choice:
         if output.queue_ms is not None:
             self.queue_ms = output.queue_ms
         self._pending.prompt_logprobs += output.prompt_logprobs or ()
+        self._pending.embedding = output.embedding
         last = len(output.token_ids) - 1
         for position, token_id in enumerate(output.token_ids):
             if self.closed or self.stopped or self._options.scores_only:

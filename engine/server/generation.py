@@ -186,6 +186,7 @@ class Generation:
         self._journalled_at = self._arrived
         self._ended = False
         self._num_unfinished = len(self._live)
+        self._scores_only = job.options.scores_only
 
     def token_id_lines(self, path: str) -> TokenIdLines | None:
         """For a stream of the gateway, if it asks for them."""
@@ -335,7 +336,7 @@ class Generation:
             self.usage.reasoning_tokens += choice.num_reasoning_tokens - reasoning_before
         if choice.num_tokens > before:
             self._count_tokens(choice, choice.num_tokens - before)
-        elif output.token_ids and self._job.options.scores_only and choice.index % self._job.n == 0:
+        elif (output.token_ids or output.embedding) and self._scores_only and choice.index % self._job.n == 0:
             self._first_answer_of_prompt(choice)
         if output.finish_reason is not None:
             self._num_unfinished -= 1

@@ -266,6 +266,7 @@ def joined(parts: Sequence[Delta]) -> Delta:
         whole.token_ids += part.token_ids
         whole.logprobs += part.logprobs
         whole.prompt_logprobs += part.prompt_logprobs
+        whole.embedding = part.embedding or whole.embedding
         if part.finish_reason is not None:
             whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
     return whole

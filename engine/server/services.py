@@ -13,11 +13,13 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.config import RunnerKind
 from engine.server.bridge import Bridge
 from engine.server.caller import Keys
 from engine.server.journal import Journal
 from engine.server.metrics import Metrics
 from engine.server.peers import Peers
+from engine.server.pooler import PoolerSettings
 from engine.text.assets import TextAssets
 
 if TYPE_CHECKING:
@@ -92,6 +94,9 @@ class Services:
     started_s: int = 0
     auto_tool_choice: bool = True
     """Models may call tools of their own accord."""
+    runner: RunnerKind = "auto"
+    """What is served: answers, embeddings, or both."""
+    pooler: PoolerSettings = field(default_factory=PoolerSettings)
     phase: Phase = Phase.SERVING
     in_flight: InFlight = field(default_factory=InFlight)
     text_threads: ThreadPoolExecutor = field(

@@ -27,6 +27,14 @@ def extend_history(history: int, token: int) -> int:
     return JUNK if JUNK in (history, token) or token == JUNK_TOKEN else hash((history, token)) & 0x7FFFFFFF
 
 
+def expected_embedding(request: AddRequest) -> bytes:
+    """Of a request that asks for pooling."""
+    history = 0
+    for token in request.prompt_token_ids:
+        history = extend_history(history, token)
+    return str(history).encode()
+
+
 def next_token(
     history: int, sampling: SamplingParams, num_outputs: int, vocab_size: int, ends: set[int]
 ) -> int:
@@ -219,6 +227,8 @@ class FakeRunner:
         end = work.start + work.num_tokens
         if row.computed is not None:
             assert work.start == row.computed, "a row is computed without gaps"
+        elif row.init.sampling.pooling == "mean":
+            assert work.start == 0, "a mean needs every position"
         row.computed = end
         assert end <= len(row.tokens), "work on a token that nobody knows"
         assert work.samples == (end == len(row.tokens)), "a row samples exactly at its last known token"
@@ -254,6 +264,9 @@ class FakeRunner:
             row.tokens.append(JUNK_TOKEN)
             return
         row.tokens.append(token)
+        if sampling.pooling is not None:
+            handle.result.embeddings[work.row] = str(history).encode()
+            return
         handle.result.tokens[work.row] = token
         if sampling.num_logprobs is not None:
             handle.result.logprobs[work.row] = TokenLogprobs(-float(token), 1, [token], [-float(token)])

@@ -7,7 +7,7 @@ import pytest
 
 from engine.core.loop import STEP_FAILED
 from engine.messages import Shutdown, WorkerGone
-from tests.engine.core.fake_runner import expected_answer
+from tests.engine.core.fake_runner import expected_answer, expected_embedding
 from tests.engine.core.harness import Engine, add, config, layout
 
 
@@ -267,3 +267,26 @@ def test_a_resumed_answer_is_read_from_the_cache_and_charged_as_a_prompt() -> No
     engine.run(msgspec.structs.replace(first, request_id="b", output_token_ids=answer[:25]))
     assert engine.answers["b"].tokens == answer[25:]
     assert engine.answers["b"].outputs[0].num_cached_tokens == 32
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+@pytest.mark.parametrize("kind", ["last", "mean"])
+def test_embeddings_are_made_among_answers(kind: str, swaps: bool) -> None:
+    """One terminal output each, no token, no overrun; in chunks, through preemption, and again from the cache, but for
+    a mean, which needs every position."""
+    pages = layout(24, num_host_blocks=40 if swaps else 0)
+    engine = Engine(config(pages, max_num_batched_tokens=40, swaps=swaps))
+    answers = [add(f"a{index}", 20, max_tokens=60) for index in range(3)]
+    wanted = [add(f"e{index}", [7 + index, *range(90)], 1, pooling=kind) for index in range(4)]
+    engine.run(*answers, *wanted)
+    again = [msgspec.structs.replace(wanted[0], request_id=name) for name in ("once more", "again")]
+    for request in again:
+        engine.run(request)
+    for request in (*wanted, *again):
+        final = engine.answers[request.request_id].final
+        assert final.embedding == expected_embedding(request)
+        assert (final.token_ids, final.finish_reason, final.num_overrun_tokens) == ([], "stop", 0)
+    cached = engine.answers["again"].final.num_cached_tokens
+    assert cached == (0 if kind == "mean" else 80)
+    for request in answers:
+        assert engine.answers[request.request_id].tokens == expected_answer(request, 97, (0,))[0]
