@@ -18,6 +18,7 @@ from engine.text.tools.pythonic import PYTHONIC
 from tests.engine.text.tools.answers import (
     CALLS,
     KNOWN,
+    Answer,
     damaged,
     parse,
     parse_whole,
@@ -193,3 +194,74 @@ def test_deep_nesting_does_not_matter() -> None:
 
 def test_every_format_is_tried_here() -> None:
     assert {format_.name for format_, _ in WRITERS.values()} == set(FORMATS)
+
+
+SOUP = (
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        "[TOOL_CALLS]",
+        "[ARGS]",
+        "<|python_tag|>",
+        "<|python_start|>",
+        "<|python_end|>",
+    ),
+    *(
+        '{"name": "now"',
+        '"arguments": ',
+        '"parameters": {',
+        "now(",
+        "x=",
+        '"',
+        "'",
+        "\\",
+        "\\u",
+        "d800",
+        "\\x4",
+        "{}",
+    ),
+    *(
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        ",",
+        ":",
+        ";",
+        " ",
+        "\n",
+        "1",
+        "-",
+        "1e",
+        "nul",
+        "null",
+        "True",
+        "ü",
+        "😀",
+        "<",
+    ),
+)
+
+
+@each_way
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_text_is_read_somehow(way: str, data: st.DataObject) -> None:
+    """Whatever a model writes: no failure, the same for every chunking, and nothing that could not be sent."""
+    format_ = WRITERS[way][0]
+    text = "".join(data.draw(st.lists(st.sampled_from(SOUP), max_size=25)))
+    whole = parse_whole(format_, text)
+    assert parse(format_, list(text)) == whole
+    for shown in (whole.content, *(name + arguments for name, arguments in whole.calls)):
+        shown.encode()
+    assert all(isinstance(arguments, dict) for _, arguments in _complete(whole))
+
+
+def _complete(answer: Answer) -> list[tuple[str, object]]:
+    return [
+        (name, json.loads(arguments))
+        for (name, arguments), complete in zip(answer.calls, answer.complete, strict=True)
+        if complete
+    ]
