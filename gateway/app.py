@@ -50,7 +50,7 @@ from gateway.tenancy.keys import master_ring
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.projects.service import ProjectService
 from gateway.tenancy.repository import TenancyRepository
-from gateway.upstream import GenericDialect, NativeDialect, Timeouts, UpstreamClient, poll_status
+from gateway.upstream import GenericDialect, NativeDialect, Timeouts, UpstreamClient, poll_others, poll_status
 from gateway.wire.load import EngineStatus
 
 __all__ = ["GatewayApp", "create_app"]
@@ -268,7 +268,9 @@ class GatewayApp:
 
     async def ask_status(self, row: ReplicaRow) -> EngineStatus | None:
         if row.engine_kind != OWN_ENGINE:
-            return None
+            # An engine that somebody else runs must never see the key of ours.
+            key = self.engine_key if row.engine_kind != "external" else None
+            return await poll_others(self.client, row.url, key, POLL_TIMEOUT_S)
         return await poll_status(self.client, row.url, self.engine_key, POLL_TIMEOUT_S)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

@@ -23,7 +23,7 @@ from gateway.routing import LiveReplica, Replicas
 from gateway.routing.target import PoolTimes
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
 from gateway.wire import Continuation, StreamScanner
-from gateway.wire.answer import Rename
+from gateway.wire.answer import Rename, RenameAny
 
 __all__ = ["Attempts"]
 
@@ -80,11 +80,16 @@ class Attempts:
 
     def _open(self, exchange: Exchange, number: int, replica: LiveReplica, is_fresh: bool) -> Attempt:
         target, continued = exchange.target, exchange.continued
-        rename = Rename.between(target.upstream_model, target.served_model)
+        dialect = dialect_of(target.engine_kind, self.dialects)
+        rename = (
+            Rename.between(target.upstream_model, target.served_model)
+            if dialect.echoes_model
+            else RenameAny(target.served_model)
+        )
         attempt = exchange.attempt = Attempt(
             number=number,
             replica=replica,
-            dialect=dialect_of(target.engine_kind, self.dialects),
+            dialect=dialect,
             # An engine that somebody else runs must never see the key of ours.
             key=self.engine_key if target.engine_kind != "external" else None,
             scanner=StreamScanner(not exchange.request.include_usage, rename, exchange.continuation),

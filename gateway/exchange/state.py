@@ -14,7 +14,7 @@ from gateway.tenancy.principal import Principal
 from gateway.upstream import Dialect, UpstreamReply
 from gateway.upstream.dialect import Figure
 from gateway.wire import Continuation, GenerationRequest, StreamScanner, Usage
-from gateway.wire.answer import Rename
+from gateway.wire.answer import Rename, RenameAny
 
 __all__ = ["Attempt", "Caller", "Exchange"]
 
@@ -40,7 +40,7 @@ class Attempt:
     dialect: Dialect
     key: str | None
     scanner: StreamScanner
-    rename: Rename | None
+    rename: Rename | RenameAny | None
     epoch: str | None
     work: Work
     """What routing counts it as."""

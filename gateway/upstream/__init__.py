@@ -15,7 +15,7 @@ from gateway.upstream.deadlines import Deadlines, Timeouts
 from gateway.upstream.dialect import Dialect, Order, dialect_of
 from gateway.upstream.generic import GenericDialect
 from gateway.upstream.native import NativeDialect
-from gateway.upstream.status import poll_status
+from gateway.upstream.status import poll_others, poll_status
 
 __all__ = [
     "ConnectFailed",
@@ -31,5 +31,6 @@ __all__ = [
     "UpstreamError",
     "UpstreamReply",
     "dialect_of",
+    "poll_others",
     "poll_status",
 ]

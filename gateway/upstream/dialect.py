@@ -69,6 +69,11 @@ class Dialect(Protocol):
         """The engine can go on with a stream that another one of its kind began."""
         ...
 
+    @property
+    def echoes_model(self) -> bool:
+        """Its answers name the model as it was asked for, and in no other way."""
+        ...
+
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call: ...
 
     def resumed(self, base_url: str, call: Call, answer: Continuation, resumed_from: int) -> Call:

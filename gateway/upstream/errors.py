@@ -62,14 +62,15 @@ def _client_error(status: int, said: EngineError, upstream_model: str, served_mo
     return ClientError(
         message.replace(upstream_model, served_model),
         status=400 if status == 422 else status,
-        code=said.code if said.code in PASSED_CODES else _code_of(message),
+        code=said.code if said.code in PASSED_CODES else _code_of(message, said.type),
         param=said.param,
     )
 
 
-def _code_of(message: str) -> str | None:
-    """Servers that have no codes say it in words."""
-    return "context_length_exceeded" if "maximum context length" in message else None
+def _code_of(message: str, kind: str | None) -> str | None:
+    """vLLM says it in words, llama.cpp by the error's type."""
+    is_too_long = "maximum context length" in message or kind == "exceed_context_size_error"
+    return "context_length_exceeded" if is_too_long else None
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:

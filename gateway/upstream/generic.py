@@ -18,6 +18,7 @@ __all__ = ["GenericDialect"]
 
 class GenericDialect:
     has_journal = False
+    echoes_model = False
     can_resume = False
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:

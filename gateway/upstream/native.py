@@ -26,6 +26,7 @@ CLIENT_MAY_NOT_SET = frozenset({"cache_salt", "priority"})
 
 class NativeDialect:
     has_journal = True
+    echoes_model = True
     can_resume = True
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:

@@ -1,12 +1,12 @@
-"""Asking a replica of our own how it is: state, load, requests in flight. Never generates a token."""
+"""Asking a replica how it is: state, load, requests in flight of our own, the load of others. Never generates a token."""
 
 from __future__ import annotations
 
 from gateway.upstream.client import UpstreamClient, UpstreamError
 from gateway.upstream.native import authorization
-from gateway.wire.load import EngineStatus, read_status
+from gateway.wire.load import EngineStatus, read_exposition, read_status
 
-__all__ = ["poll_status"]
+__all__ = ["poll_others", "poll_status"]
 
 
 async def poll_status(
@@ -20,3 +20,15 @@ async def poll_status(
     except UpstreamError:
         return None
     return read_status(raw) if status == 200 else None
+
+
+async def poll_others(
+    client: UpstreamClient, base_url: str, key: str | None, timeout_s: float
+) -> EngineStatus | None:
+    """Of a third party's engine, from its metrics: nothing but load. None when it shows none."""
+    try:
+        status, raw = await client.fetch("GET", f"{base_url}/metrics", authorization(key), None, timeout_s)
+    except UpstreamError:
+        return None
+    load = read_exposition(raw.decode(errors="replace")) if status == 200 else None
+    return EngineStatus(load, "ready", "", None, frozenset()) if load is not None else None

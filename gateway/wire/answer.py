@@ -5,6 +5,7 @@ The bytes go on as they came, but for the model's name.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ import orjson
 
 from gateway.wire.usage import Usage, read_usage
 
-__all__ = ["Answer", "EngineError", "Rename", "read_answer", "read_error"]
+__all__ = ["Answer", "EngineError", "Rename", "RenameAny", "read_answer", "read_error"]
+
+_MODEL = re.compile(rb'"model":\s*"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,19 @@ class Rename:
         return data.replace(tight, self.value).replace(spaced, self.value)
 
 
-def read_answer(raw: bytes, rename: Rename | None) -> Answer | None:
+@dataclass(frozen=True, slots=True)
+class RenameAny:
+    """Whatever name the engine gives its model → the name the client asked for: others answer with a path, or with a
+    name of their own whatever they were asked for."""
+
+    served: str
+
+    def apply(self, data: bytes) -> bytes:
+        value = b'"model":' + orjson.dumps(self.served)
+        return _MODEL.sub(lambda _: value, data)
+
+
+def read_answer(raw: bytes, rename: Rename | RenameAny | None) -> Answer | None:
     """None when the body is no JSON object: the engine answered nonsense."""
     fields = _object(raw)
     if fields is None:

@@ -1,24 +1,27 @@
-"""What an engine says about itself: load figures in every reply's headers, and `/internal/status`.
+"""What an engine says about itself: load figures in every reply's headers, and `/internal/status`; a third party's
+says them in its metrics.
 
-Lenient: an engine that says nothing (a third party's) has no load report.
+Lenient: an engine that says nothing has no load report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 import orjson
 
-__all__ = ["EngineLoad", "EngineState", "EngineStatus", "read_load", "read_status"]
+__all__ = ["EngineLoad", "EngineState", "EngineStatus", "read_exposition", "read_load", "read_status"]
 
 EngineState = Literal["starting", "ready", "draining"]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    epoch: str
+    epoch: str | None
+    """None of a third party's engine, which does not say when it was started anew."""
     running: int
     waiting: int
     kv_usage: float
@@ -35,6 +38,14 @@ class EngineStatus:
     model: str
     max_model_len: int | None
     request_ids: frozenset[str]
+
+
+_EXPOSED = (
+    ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
+    ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"),
+    ("llamacpp:requests_processing", "llamacpp:requests_deferred", ""),
+)
+"""Gauges of running and waiting requests and of the share of pages held, by family of servers."""
 
 
 def read_load(headers: Mapping[str, str]) -> EngineLoad | None:
@@ -71,3 +82,27 @@ def read_status(raw: bytes) -> EngineStatus | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def read_exposition(text: str) -> EngineLoad | None:
+    """From a third party's `/metrics`; None if it has none of the gauges that are known. Gauges that come once per part
+    of a server (ranks, models) are added up; of the shares the largest counts."""
+    found: dict[str, list[float]] = {}
+    for line in text.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        if any(name in gauges for gauges in _EXPOSED):
+            found.setdefault(name, []).append(_value(line))
+    for running, waiting, usage in _EXPOSED:
+        if running in found and waiting in found:
+            return EngineLoad(
+                None, round(sum(found[running])), round(sum(found[waiting])), max(found.get(usage, [0.0]))
+            )
+    return None
+
+
+def _value(line: str) -> float:
+    try:
+        value = float(line.rpartition("}")[2].split()[0 if "}" in line else 1])
+    except (ValueError, IndexError):
+        return 0.0
+    return value if isfinite(value) and value > 0 else 0.0

@@ -198,8 +198,21 @@ def _parts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
             raise InvalidRequest("'messages' must be an array.", "messages")
         if not messages:
             raise InvalidValue("'messages' must not be empty.", "messages")
+        for index, message in enumerate(messages):
+            _check_message(index, message)
         return len(messages)
     return _texts(fields, "input" if endpoint == EMBEDDINGS else "prompt")
+
+
+def _check_message(index: int, message: Any) -> None:
+    """Only the kinds of values: there are servers that fail at others, which would pass for a fault of theirs."""
+    if not isinstance(message, dict):
+        raise InvalidRequest(f"'messages[{index}]' must be an object.", f"messages[{index}]")
+    if not isinstance(message.get("role"), str):
+        raise InvalidRequest(f"'messages[{index}].role' must be a string.", f"messages[{index}].role")
+    if not isinstance(message.get("content"), str | list | None):
+        name = f"messages[{index}].content"
+        raise InvalidRequest(f"'{name}' must be a string or an array.", name)
 
 
 def _texts(fields: dict[str, Any], name: str) -> int:

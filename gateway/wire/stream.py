@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from gateway.wire.answer import EngineError, Rename, error_of
+from gateway.wire.answer import EngineError, Rename, RenameAny, error_of
 from gateway.wire.continuation import Continuation
 from gateway.wire.usage import Usage, read_usage
 
@@ -31,7 +31,7 @@ class StreamScanner:
     """One per upstream attempt. After `done` or `error` nothing more is passed on."""
 
     def __init__(
-        self, hide_usage: bool, rename: Rename | None, continuation: Continuation | None = None
+        self, hide_usage: bool, rename: Rename | RenameAny | None, continuation: Continuation | None = None
     ) -> None:
         """`continuation`: the engine was asked for token ids; then only whole events are passed on, to the end."""
         self.usage: Usage | None = None

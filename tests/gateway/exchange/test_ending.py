@@ -32,7 +32,7 @@ def exchange(estimate: int = 40) -> Exchange:
         RequestId("req"), TenantId("t"), KeyId("k"), "m", RouteId("r"), PoolId("p"), CHAT, PRICES, 100, 50,
         is_stream=True, estimated_prompt_tokens=estimate,
     )  # fmt: skip
-    request = parse_generation(CHAT, b'{"model": "m", "stream": true, "messages": [1]}')
+    request = parse_generation(CHAT, b'{"model": "m", "stream": true, "messages": [{"role": "user"}]}')
     target = Target(RouteId("r"), PoolId("p"), "m", "up", "tollway", "least_loaded", PRICES, 50, NOW)
     principal = Principal(TenantId("t"), KeyId("k"), frozenset())
     ticket: Any = None  # the settlement does not look at it

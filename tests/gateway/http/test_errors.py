@@ -23,8 +23,8 @@ from tests.harness import Gateway, Tenant
         ("[1]", None, None),
         ("{}", "missing_required_parameter", "model"),
         ('{"model": "served-model"}', "missing_required_parameter", "messages"),
-        ('{"model": "served-model", "messages": [1], "n": 0}', "invalid_value", "n"),
-        ('{"model": "served-model", "messages": [1], "stream": "yes"}', None, "stream"),
+        ('{"model": "served-model", "messages": [{"role": "user"}], "n": 0}', "invalid_value", "n"),
+        ('{"model": "served-model", "messages": [{"role": "user"}], "stream": "yes"}', None, "stream"),
     ],
 )
 async def test_bad_bodies(

@@ -35,6 +35,8 @@ async def test_not_ready_without_its_database(cache_url: str, tmp_path: Path) ->
         ready = await gateway.request("GET", "/readyz")
         assert ready.status == 503
         key = "tw-abcdefgh-" + "A" * 43
-        answer = await gateway.request("POST", "/v1/chat/completions", {"model": "m", "messages": [1]}, key)
+        answer = await gateway.request(
+            "POST", "/v1/chat/completions", {"model": "m", "messages": [{"role": "user"}]}, key
+        )
         assert answer.status == 503
         assert (await answer.json())["error"]["code"] == "server_is_overloaded"

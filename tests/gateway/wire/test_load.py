@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.wire.load import EngineLoad, read_load, read_status
+from gateway.wire.load import EngineLoad, read_exposition, read_load, read_status
 
 HEADERS = {
     "x-engine-epoch": "e1",
@@ -46,3 +46,32 @@ def test_status() -> None:
 )
 def test_status_of_something_else(broken: bytes) -> None:
     assert read_status(broken) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "load"),
+    [
+        (
+            """# HELP vllm:num_requests_running x
+vllm:num_requests_running{engine="0",model_name="a b"} 2.0
+vllm:num_requests_running{engine="1",model_name="a b"} 1.0
+vllm:num_requests_waiting{engine="0"} 4.0 1700000000
+vllm:num_requests_waiting_by_reason{engine="0"} 99
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.5
+""",
+            EngineLoad(None, 3, 4, 0.5),
+        ),
+        ("llamacpp:requests_processing 1\nllamacpp:requests_deferred 2\n", EngineLoad(None, 1, 2, 0.0)),
+        (
+            "sglang:num_running_reqs 5\nsglang:num_queue_reqs NaN\nsglang:token_usage -1",
+            EngineLoad(None, 5, 0, 0.0),
+        ),
+        ("vllm:num_requests_running{\nvllm:num_requests_waiting\n", EngineLoad(None, 0, 0, 0.0)),
+        ("vllm:num_requests_running 1\n", None),
+        ("<html>not found</html>", None),
+    ],
+)
+def test_exposition(text: str, load: EngineLoad | None) -> None:
+    """Parts of one server add up; of what is no number nothing is made."""
+    assert read_exposition(text) == load
