@@ -43,9 +43,17 @@ class ListInbox:
         return messages
 
 
-def measure(num_rows: int, prompt: int, num_steps: int, windows: tuple[int | None, ...]) -> dict[str, float]:
+def measure(
+    num_rows: int,
+    prompt: int,
+    num_steps: int,
+    windows: tuple[int | None, ...],
+    *,
+    with_terms: bool = False,
+) -> dict[str, float]:
     """Microseconds per step, over steps in which every row is an answer that goes on. Prompts differ in
-    length, so that every step fills some pages."""
+    length, so that every step fills some pages. `with_terms`: every other request has promises and a page share,
+    and every fourth is batch work."""
     # The first answers begin while the last prompts are still read, half a mixed step at a time.
     answer = num_steps + 64 + num_rows * (prompt + 16) // (_MIXED_TOKENS // 2)
     total = prompt + answer
@@ -66,6 +74,9 @@ def measure(num_rows: int, prompt: int, num_steps: int, windows: tuple[int | Non
             prompt_token_ids=[row, *range(prompt - 1 + row % 16)],
             sampling=SamplingParams(seed=0, max_tokens=answer),
             fairness_id=f"tenant-{row % 16}",
+            request_class="batch" if with_terms and row % 4 == 1 else "interactive",
+            tpot_ms=1e6 if with_terms and row % 2 == 0 else None,
+            max_kv_fraction=0.5 if with_terms and row % 2 == 0 else 1.0,
         )
         for row in range(num_rows)
     ]
@@ -108,9 +119,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--prompt", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument(
+        "--terms", action="store_true", help="requests with promises, page shares and classes"
+    )
     arguments = parser.parse_args()
     for windows in ((None,), (None, 512, 512, 512, 512, 512)):
-        figures = measure(arguments.rows, arguments.prompt, arguments.steps, windows)
+        figures = measure(
+            arguments.rows, arguments.prompt, arguments.steps, windows, with_terms=arguments.terms
+        )
         text = ", ".join(f"{name} {value:.0f} us" for name, value in figures.items())
         print(f"{arguments.rows} rows, {len(windows)} KV groups: {text}")
 

@@ -27,15 +27,15 @@ class Pace:
     """What one step may hold."""
 
     num_prompt_tokens: int
-    num_lower: int
-    """Answers of the lower class."""
+    num_lower: int | None
+    """Answers of the lower class; None: all."""
     is_tight: bool
     """The answers alone take all the time that was promised: nobody of the lower class should join them."""
 
 
 def tightest(answers: Sequence[tuple[Request, int]]) -> float | None:
     """The shortest promised time between tokens among the running answers, in seconds."""
-    return min((request.tpot_s for request, _ in answers if request.tpot_s is not None), default=None)
+    return min([request.tpot_s for request, _ in answers if request.tpot_s is not None], default=None)
 
 
 def keep(
@@ -48,14 +48,14 @@ def keep(
     budget: int,
 ) -> Pace:
     """`answers`: (request, position after the step); `position`: where the next prompt to read stands."""
-    lower = [end for request, end in answers if request.class_rank > 0]
     if not times.is_known:
-        return Pace(max(block_size, budget // _UNKNOWN), len(lower), is_tight=False)
+        return Pace(max(block_size, budget // _UNKNOWN), None, is_tight=False)
     keys = sum([end for _, end in answers])
     base_s = times.predict(StepSize(len(answers), len(answers), keys))
-    aim_s, num_lower = _AIM * promise_s, len(lower)
+    aim_s, num_lower = _AIM * promise_s, None
     is_tight = base_s > aim_s
-    if is_tight and lower:
+    lower = [end for request, end in answers if request.class_rank] if is_tight else []
+    if lower:
         row_s = max(1e-9, times.row_seconds(sum(lower) / len(lower)))
         floor = math.ceil(FLOOR * base_s / row_s)
         num_lower = min(len(lower), max(1, floor, len(lower) - math.ceil((base_s - aim_s) / row_s)))

@@ -83,7 +83,7 @@ class Scheduler:
         if self._num_lower:
             self._floor.pass_time(now)
             self._make_way()
-        if self.holdings.num_capped:
+        if self.holdings.num_capped and self.holdings.any_beyond(self._config.layout.num_blocks):
             for victim in yielding.to_own_share(self.running(), self.kv, self._leaving):
                 self._preempt(victim)
         self._turns.first_rank = int(self._floor.is_owed)
@@ -207,7 +207,8 @@ class Scheduler:
             block_size=self._config.layout.block_size,
             budget=self._config.max_num_batched_tokens,
         )
-        answers = pace.in_turn(answers, kept.num_lower, self.num_steps)
+        if kept.num_lower is not None:
+            answers = pace.in_turn(answers, kept.num_lower, self.num_steps)
         plan.budget = min(plan.budget, len(answers) + kept.num_prompt_tokens)
         plan.is_tight = kept.is_tight
         return answers

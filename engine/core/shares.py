@@ -14,12 +14,14 @@ from engine.core.request import Request
 class Holding:
     """The pages in the tables of one id's requests, of all classes."""
 
-    __slots__ = ("_refs", "fairness_id", "is_full", "num_live", "num_running")
+    __slots__ = ("_refs", "fairness_id", "is_full", "max_fraction", "num_live", "num_running")
 
     def __init__(self, fairness_id: str) -> None:
         self.fairness_id = fairness_id
         self.num_live = 0
         self.num_running = 0
+        self.max_fraction = 1.0
+        """Of the pool, as its last request said."""
         self.is_full = False
         """Its next request was found not to fit into the id's share; until it gives a page back."""
         self._refs: dict[int, int] = {}
@@ -66,6 +68,7 @@ class Holdings:
         if holding is None:
             holding = self._holdings[request.fairness_id] = Holding(request.fairness_id)
         holding.num_live += 1
+        holding.max_fraction = request.max_kv_fraction
         holding.is_full = False
         request.holding = holding
         self.num_capped += request.max_kv_fraction < 1
@@ -81,6 +84,13 @@ class Holdings:
         self.num_capped -= request.max_kv_fraction < 1
         if holding.num_live == 0:
             del self._holdings[holding.fairness_id]
+
+    def any_beyond(self, num_blocks: int) -> bool:
+        """Whether an id holds more than its share while several of its requests run."""
+        for holding in self._holdings.values():
+            if holding.num_pages > holding.max_fraction * num_blocks and holding.num_running > 1:
+                return True
+        return False
 
     def check_integrity(self, live: Iterable[Request]) -> None:
         counts: dict[str, int] = {}

@@ -39,12 +39,10 @@ class StepPlan:
 
     def part_of_lower_class(self) -> float:
         """Of the step's cost, as `fairness` counts it."""
-        lower = whole = 0.0
-        for num_tokens, _, _, request in self.work:
-            cost = OUTPUT_WEIGHT if num_tokens == 1 else INPUT_WEIGHT * num_tokens
-            whole += cost
-            lower += cost if request.class_rank else 0.0
-        return lower / whole
+        lower = [num_tokens for num_tokens, _, _, request in self.work if request.class_rank]
+        if not lower:
+            return 0.0
+        return _cost(lower) / _cost([item[0] for item in self.work])
 
     def take_back(self, request: Request) -> RowWork | None:
         """Undo the request's entry, to make a larger one."""
@@ -54,6 +52,12 @@ class StepPlan:
                 self.budget += num_tokens
                 return work
         return None
+
+
+def _cost(counts: list[int]) -> float:
+    """Of rows with so many tokens each."""
+    num_answers = counts.count(1)
+    return OUTPUT_WEIGHT * num_answers + INPUT_WEIGHT * (sum(counts) - num_answers)
 
 
 @dataclass(frozen=True, slots=True)

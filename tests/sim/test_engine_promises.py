@@ -13,7 +13,7 @@ import pytest
 
 from engine.core import floor, pace, turns
 from engine.core.kv import KVManager
-from engine.core.policy import PASSED_OVER_S
+from engine.core.steptime import StepTimes
 from engine.messages import AddRequest
 from tests.sim.virtual import Story, Virtual, capacity, p95, poisson, request, settings
 
@@ -65,8 +65,8 @@ def test_what_the_engine_can_do() -> None:
 def beside_long_prompts(seed: int) -> Virtual:
     """Half of a load of 70 % is one tenant's prompts of 128K tokens, each 15 s of work."""
     rng, engine = random.Random(seed), Virtual(settings())
-    engine.arrive(poisson(rng, 0.35 * CHAT_RPS, 120.0, chat(rng)))
-    engine.arrive((20.0 * number, long(number)) for number in range(3))
+    engine.arrive(poisson(rng, 0.35 * CHAT_RPS, 120.0, chat(rng, fairness_id="people")))
+    engine.arrive((5.0 + 40.0 * number, long(number)) for number in range(3))
     engine.run(120.0)
     return engine
 
@@ -84,6 +84,12 @@ def test_long_prompts_do_not_push_others_beyond_their_objective(seed: int) -> No
 def test_without_turns_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_TOKENS", 10**12)
     assert p95(story.ttft_s for story in served(beside_long_prompts(1), "chat")) > 5 * TTFT_S
+
+
+def test_with_turns_of_equal_tokens_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far into a long prompt a token costs several times as much."""
+    monkeypatch.setattr(StepTimes, "key_cost", 0.0)
+    assert p95(story.ttft_s for story in served(beside_long_prompts(1), "chat")) > 2 * TTFT_S
 
 
 def beside_batch(load: float, seed: int, **changes: object) -> Virtual:
@@ -178,12 +184,12 @@ def test_throughput_stays_within_five_percent_of_first_come_first_served(num_blo
 
 def test_a_large_request_is_not_starved_by_small_ones_that_fit() -> None:
     rng, engine = random.Random(3), Virtual(settings(num_blocks=1000, max_num_seqs=64))
-    engine.arrive(poisson(rng, 20.0, 30.0, lambda n: request(f"small{n}", 300, 300, fairness_id=f"s{n % 3}")))
-    engine.arrive([(10.0, request("large", 12_000, 5, fairness_id="large"))])
+    engine.arrive(poisson(rng, 20.0, 30.0, lambda n: request(f"small{n}", 300, 300, fairness_id="same")))
+    engine.arrive([(10.0, request("large", 12_000, 5, fairness_id="same"))])
     engine.run()
     (story,) = engine.of("large")
     longest = max(each.ended_s - each.token_times[0] for each in engine.of("small"))
-    assert story.ttft_s < PASSED_OVER_S + longest + 1.0, "those that run then end, and nobody else begins"
+    assert story.ttft_s < 1.0 + longest + 2.0, "those that run then end, and nobody else begins"
 
 
 def test_every_request_is_answered_however_mixed() -> None:

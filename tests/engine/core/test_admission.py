@@ -37,6 +37,12 @@ def test_sliding_groups_need_a_window_and_not_the_whole() -> None:
     assert code_of(add("a", 16 * 20, max_tokens=1), settings) == "context_length_exceeded"
 
 
+def test_a_prompt_larger_than_its_ids_share_of_the_pages_is_refused() -> None:
+    settings = config(layout(20))
+    for share, code in ((0.5, None), (0.25, None), (0.24, "context_length_exceeded")):
+        assert code_of(add("a", 80, max_tokens=200, max_kv_fraction=share), settings) == code
+
+
 @pytest.mark.parametrize(("prompt", "max_tokens"), [(0, 5), (5, 0)])
 def test_nothing_to_do_is_an_error_of_ours(prompt: int, max_tokens: int) -> None:
     assert code_of(add("a", prompt, max_tokens=max_tokens), config()) == "engine_error"

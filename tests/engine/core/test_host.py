@@ -130,5 +130,23 @@ def test_copies_of_a_failed_step_are_forgotten_on_both_sides() -> None:
     engine.loop.check_integrity()
 
 
+def test_who_shares_a_page_whose_copy_failed_starts_over() -> None:
+    """The second finds in the pool what the step before was to bring back."""
+    failures = [True]
+    engine = Engine(
+        config(layout(8, num_host_blocks=40)),
+        fails_batch=lambda schedule: bool(schedule.restores and failures and failures.pop()),
+    )
+    prompt = list(range(50))
+    engine.run(add("first", prompt), add("flood", [7] * 100))
+    engine.submit(add("fails", prompt))
+    engine.turn()
+    engine.run(add("shares", [*prompt, 1, 2, 3]))
+    assert [engine.answers[id].reason for id in ("fails", "shares")] == ["error", "length"]
+    alone = Engine(config(layout(8)))
+    alone.run(add("shares", [*prompt, 1, 2, 3]))
+    assert engine.answers["shares"].tokens == alone.answers["shares"].tokens
+
+
 def test_a_move_is_what_the_contract_says() -> None:
     assert PageMove(3, 4) == PageMove(page=3, host_page=4)

@@ -64,10 +64,12 @@ def test_before_anything_is_known_little_is_read() -> None:
 def test_the_lower_class_sits_out_what_the_promise_does_not_allow(times: StepTimes) -> None:
     upper, lower = answers(50, tpot_ms=20.0), answers(100, "batch")
     kept = keep(0.020, times, [*upper, *lower], 0, block_size=16, budget=512)
+    assert kept.num_lower is not None
     assert BASE + (50 + kept.num_lower) * TOKEN <= 0.020
     assert kept.num_lower > 25
     assert kept.is_tight
     almost_none = keep(0.001, times, [*upper, *lower], 0, block_size=16, budget=512)
+    assert almost_none.num_lower is not None
     assert almost_none.num_lower * TOKEN == pytest.approx(0.1 * (BASE + 150 * TOKEN), rel=0.1)
 
 

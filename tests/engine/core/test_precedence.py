@@ -98,14 +98,16 @@ def test_room_that_nobody_in_line_can_take_goes_to_the_prompts() -> None:
     owner = scheduler(
         layout=layout(1025), max_model_len=20_000, max_num_batched_tokens=512, max_num_mixed_tokens=None
     )
-    lined_up(owner, "long", [1] * 16_000, fairness_id="one")
-    for _ in range(2 * TURN_TOKENS // 512):
-        scheduled(owner)
+    long = lined_up(owner, "long", [1] * 16_000, fairness_id="one")
+    scheduled(owner)
     large = lined_up(owner, "large", [2] * 1000, fairness_id="two")
-    owner.rows.seats[0].account.num_read += TURN_TOKENS  # type: ignore[union-attr]  # the row is taken
+    scheduled(owner)
+    assert long.account is not None
+    long.account.num_read += TURN_TOKENS
     steps = [scheduled(owner) for _ in range(2)]
-    assert large.phase is Phase.WAITING
-    assert [step.num_tokens for step in steps] == [512, 512]
+    assert large.phase is Phase.WAITING, "it is its turn, but there are no pages for it"
+    assert [work(step) for step in steps] == [[("long", 1024, 512, False)], [("long", 1536, 512, False)]]
+    assert long.num_steps_in_flight == 4
     owner.check_integrity()
 
 
