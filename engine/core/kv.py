@@ -130,6 +130,9 @@ class KVManager:
         num_pages = self._num_pages(end)
         return sum(max(0, num_pages - len(table)) for table in request.tables)
 
+    def num_missing_together(self, wants: Iterable[tuple[Request, int]]) -> int:
+        return sum(self.num_missing(request, end) for request, end in wants)
+
     def grow(self, request: Request, end: int, *, whole: int = 0) -> list[BlockAppend]:
         """Cover the positions below `end`; in the full-attention groups those below `whole` as well."""
         appends = []

@@ -7,7 +7,7 @@ admission is `waiting` and `fairness`, that of prompts `turns`; promised times a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from engine.core.config import CoreConfig
 from engine.core.request import Request
@@ -49,6 +49,19 @@ def choose_victim(running: Iterable[Request]) -> Request:
 def seniority(request: Request) -> tuple[int, int]:
     """Sort key among running requests: class, then arrival."""
     return request.class_rank, request.sequence
+
+
+def affordable(
+    wants: Iterable[tuple[Request, int]], num_missing: Callable[[Request, int], int], num_free: int
+) -> list[tuple[Request, int]]:
+    """Those of the requests, seniors first, that `num_free` pages are enough for."""
+    ready = []
+    for request, end in sorted(wants, key=lambda want: seniority(want[0])):
+        missing = num_missing(request, end)
+        if missing <= num_free:
+            num_free -= missing
+            ready.append((request, end))
+    return ready
 
 
 def headroom_pages(num_running: int, num_groups: int) -> int:

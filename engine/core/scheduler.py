@@ -187,7 +187,7 @@ class Scheduler:
         if prompts:
             self._share_rest(plan, wants, prompts)
         short = [want for want in wants if want[1] > want[0].capacity]
-        if short and self._num_missing(short) > self.kv.pool.num_free:
+        if short and self.kv.num_missing_together(short) > self.kv.pool.num_free:
             wants = self._make_room(wants)
         for request, end in wants:
             if end > request.capacity:
@@ -254,21 +254,12 @@ class Scheduler:
         done = [request for request in self.running() if request.num_pending == 0]
         while True:
             coming = self.kv.num_exclusive([*self._leaving, *done])
-            if self._num_missing(wants) <= self.kv.pool.num_free + coming:
+            if self.kv.num_missing_together(wants) <= self.kv.pool.num_free + coming:
                 break
             victim = policy.choose_victim(request for request in self.running() if request.num_pending > 0)
             self._preempt(victim)
             wants = [want for want in wants if want[0] is not victim]
-        ready, num_free = [], self.kv.pool.num_free
-        for want in sorted(wants, key=lambda want: policy.seniority(want[0])):
-            num_missing = self._num_missing([want])
-            if num_missing <= num_free:
-                num_free -= num_missing
-                ready.append(want)
-        return ready
-
-    def _num_missing(self, wants: Wants) -> int:
-        return sum(self.kv.num_missing(request, end) for request, end in wants)
+        return policy.affordable(wants, self.kv.num_missing, self.kv.pool.num_free)
 
     def _hand_out(self, plan: StepPlan, request: Request, end: int) -> None:
         """Compute the request up to `end`; at its last known token that samples the next one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.policy import choose_victim, headroom_pages, step_budget
+from engine.core.policy import affordable, choose_victim, headroom_pages, step_budget
 from engine.core.request import Request
 from tests.engine.core.harness import add, config
 
@@ -45,3 +45,13 @@ def test_beside_answers_a_step_is_small_until_enough_prompt_tokens_wait() -> Non
 
 def test_without_a_mixed_size_every_step_has_the_whole_budget() -> None:
     assert step_budget(5, 512, config(max_num_batched_tokens=64)) == 64
+
+
+def test_seniors_get_the_pages_that_there_are() -> None:
+    batch, young, old = request(0, 0, "batch"), request(5), request(2)
+    missing = {batch.id: 1, young.id: 2, old.id: 2}
+    wants = [(batch, 1), (young, 1), (old, 1)]
+    for num_free, ready in ((1, [batch]), (2, [old]), (3, [old, batch]), (4, [old, young])):
+        assert affordable(wants, lambda each, end: missing[each.id], num_free) == [
+            (each, 1) for each in ready
+        ]
