@@ -10,37 +10,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from engine.messages import AddRequest, TokenLogprobs, TokenOutput
+from engine.messages import AddRequest, CoreReady, TokenLogprobs, TokenOutput
 from engine.server.choice import Choice, Delta
-from engine.server.errors import invalid
+from engine.server.errors import invalid, too_long
 from engine.server.responses import Usage
 
 if TYPE_CHECKING:
     from engine.server.admission import Job
 
 _BLOCK_END = b"\n\n"
+_Text = Annotated[str, Meta(max_length=200)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an answer began. For the gateway it is an opaque JSON object on one line."""
 
     version: Literal[1] = 1
-    path: str
+    path: _Text
     """The endpoint that was asked."""
-    model_hash: str
+    model_hash: _Text
     """Of weights and tokenizer: ids mean the same only where this is the same."""
-    id: str
-    created: int
-    prompts: list[list[int]]
-    seeds: list[int]
+    id: _Text
+    created: Annotated[int, Meta(ge=0, le=2**53)]
+    prompts: list[list[TokenId]]
+    seeds: list[Annotated[int, Meta(ge=0, le=2**63 - 1)]]
     """One per sequence, n for each prompt."""
-    max_tokens: list[int]
+    max_tokens: list[Annotated[int, Meta(ge=1, le=2**31 - 1)]]
     """One per sequence: what fits depends on the replica."""
-    cached_tokens: int
+    cached_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     """Prompt tokens that the first replica found in its cache: they have a price of their own."""
 
 
@@ -97,7 +100,7 @@ class TokenIdLines:
         return b": resume " + msgspec.json.encode(start) + b"\n"
 
 
-def continued(job: Job, resumed: Resumed, vocab_size: int) -> Job:
+def continued(job: Job, resumed: Resumed, ready: CoreReady) -> Job:
     """A job of the same request, going on with its answers. Raises `ApiError` where the two do not fit together."""
     start, wanted = resumed.start, len(job.requests)
     if not len(resumed.outputs) == len(start.seeds) == len(start.max_tokens) == wanted:
@@ -107,9 +110,12 @@ def continued(job: Job, resumed: Resumed, vocab_size: int) -> Job:
     requests = []
     for index, request in enumerate(job.requests):
         outputs, max_tokens = resumed.outputs[index], start.max_tokens[index]
-        if len(outputs) > max_tokens or not all(0 <= token_id < vocab_size for token_id in outputs):
+        if len(outputs) > max_tokens or not all(token_id < ready.vocab_size for token_id in outputs):
             message = f"Invalid value for 'outputs[{index}]': no answer of this model to this request."
             raise invalid(message, f"outputs[{index}]")
+        num_prompt_tokens = len(request.prompt_token_ids)
+        if num_prompt_tokens + max_tokens > ready.max_model_len:
+            raise too_long(num_prompt_tokens, max_tokens, ready.max_model_len, f"start.max_tokens[{index}]")
         sampling = msgspec.structs.replace(
             request.sampling,
             seed=start.seeds[index],

@@ -47,7 +47,7 @@ async def answer_chat(
     request = await services.beside_loop(size, partial(with_grammar, request, format_))
     job = await make_job(services, ready, request, [prompt], caller, "chatcmpl", format_)
     if resumed is not None:
-        job = continued(job, resumed, ready.vocab_size)
+        job = continued(job, resumed, ready)
     exchange.name_ignored(_ignored(services, request))
     shape = ChatShape(
         id_=job.answer_id,
@@ -79,7 +79,7 @@ async def answer_completion(
             raise invalid("Invalid value for 'start.prompts': these are not this request's.", "start.prompts")
     job = await make_job(services, ready, request, prompts, caller, "cmpl")
     if resumed is not None:
-        job = continued(job, resumed, ready.vocab_size)
+        job = continued(job, resumed, ready)
     exchange.name_ignored(request.ignored)
     shape = CompletionShape(
         id_=job.answer_id,

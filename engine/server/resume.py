@@ -14,7 +14,7 @@ import msgspec
 import orjson
 
 from engine.server.caller import Caller
-from engine.server.continuation import Resumed, Start
+from engine.server.continuation import Resumed, Start, TokenId
 from engine.server.errors import invalid, model_mismatch
 from engine.server.exchange import Exchange
 from engine.server.openai_routes import answer_chat, answer_completion
@@ -29,7 +29,7 @@ _ENDPOINTS: Mapping[str, _Answer] = {
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     start: Start
-    outputs: list[list[int]]
+    outputs: list[list[TokenId]]
     ended: list[int] = []
     resumed_from: Annotated[int, msgspec.Meta(ge=0, le=32_767)] | None = None
     request: msgspec.Raw
@@ -53,6 +53,10 @@ def _read(raw: bytes) -> _Body:
         request = orjson.loads(bytes(body.request))
     except (msgspec.DecodeError, orjson.JSONDecodeError) as error:  # names the place: `$.start.seeds[0]`
         raise invalid(f"The body is no request to go on: {error}.", None) from error
+    if body.start.cached_tokens > sum(map(len, body.start.prompts)):
+        raise invalid(
+            "Invalid value for 'start.cached_tokens': more than the prompt has.", "start.cached_tokens"
+        )
     if not isinstance(request, dict) or request.get("stream") is not True:
         raise invalid("Only streams go on elsewhere: 'request.stream' must be true.", "request.stream")
     return body

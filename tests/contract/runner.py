@@ -4,7 +4,7 @@ A fixture is a request and a pattern of its answer (`{"repeat": text, "times": n
 angle brackets stands for a kind of value (`<str>`, `<int>`, `<positive>`, `<number>`, `<bool>`, `<null>`,
 `<any>`, `<model>`, `<list>`), an object must have the listed keys (others are allowed) and not the keys whose
 pattern is `<absent>`. Fixtures carry `needs`: what a target must be able to do (`internal` = our own headers and
-/internal routes, `stream_usage`); a target's test takes those that fit.
+/internal routes, `stream_usage`, `embeddings`); a target's test takes those that fit.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.contract.runner import Fixture, TargetUrl, fixtures, replay
 from tests.engine.server.conftest import INTERNAL_KEY, MODEL, running_server
 from tests.tiny_tokenizer import write_llama_tokenizer
 
-ABLE_TO = frozenset({"internal", "stream_usage"})
+ABLE_TO = frozenset({"embeddings", "internal", "stream_usage"})
 
 
 @pytest.mark.parametrize("fixture", fixtures(ABLE_TO), ids=lambda fixture: fixture.name)

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.runner import Fixture, TargetUrl, fixtures, match, replay
 from tests.fakes.engine import FakeEngine
 
-ABLE = frozenset({"internal", "stream_usage"})
+ABLE = frozenset({"embeddings", "internal", "stream_usage"})
 
 
 @pytest.fixture

@@ -221,7 +221,7 @@ async def test_other_weights_are_a_conflict(server: Server) -> None:
         ({"outputs": [[70], [71]]}, "outputs"),
         ({"outputs": [[70] * 10]}, "outputs[0]"),
         ({"outputs": [[512]]}, "outputs[0]"),
-        ({"outputs": [[-1]]}, "outputs[0]"),
+        ({"outputs": [[-1]]}, None),
         ({"outputs": "none"}, None),
         ({"ended": [1]}, "ended"),
         ({"resumed_from": -1}, None),
@@ -244,3 +244,42 @@ async def test_bodies_that_do_not_fit_together(
 async def test_only_the_gateway_may(server: Server) -> None:
     async with server.session(API_KEY) as session, session.post("/internal/resume", json={}) as answer:
         assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "param"),
+    [
+        ("version", 2, None),
+        ("path", "/v1/embeddings", "start.path"),
+        ("path", 3, None),
+        ("prompts", [], "messages"),
+        ("prompts", [[]], "messages"),
+        ("prompts", [[512]], "messages"),
+        ("prompts", [[-1]], None),
+        ("prompts", [[5] * 2000], "messages"),
+        ("seeds", [2**64], None),
+        ("seeds", [1, 2], "outputs"),
+        ("max_tokens", [0], None),
+        ("max_tokens", [2], "outputs[0]"),
+        ("cached_tokens", -1, None),
+        ("cached_tokens", 10_000, "start.cached_tokens"),
+        ("id", "x" * 201, None),
+        ("unknown", 1, None),
+    ],
+)
+async def test_beginnings_that_never_were(server: Server, field: str, value: Any, param: str | None) -> None:
+    """What a gateway cannot have got from us is refused, and nothing of it reaches the core."""
+    body = resume_body((await begun(server))[:5], BODY)
+    body["start"][field] = value
+    async with server.session() as session, session.post("/internal/resume", json=body) as answer:
+        error = (await answer.json())["error"]
+        assert (answer.status, error["param"]) == (400, param), error
+    assert len(server.core.seen) == 1
+
+
+async def test_a_beginning_whose_rest_does_not_fit_here(server: Server) -> None:
+    """The first replica had more room."""
+    body = resume_body((await begun(server))[:5], BODY)
+    body["start"]["max_tokens"] = [5000]
+    async with server.session() as session, session.post("/internal/resume", json=body) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (400, "context_length_exceeded")
