@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.messages import GrammarSpec
-from engine.server.errors import unsupported
+from engine.server.errors import ApiError, invalid, unsupported
 from engine.server.protocol import ChatRequest
 from engine.server.services import Services
 from engine.server.tools import ToolUse
 from engine.text.answer import AnswerFormat
 from engine.text.reasoning import CLOSE, OPEN, Start, start_of
 from engine.text.tokenizer import Tokenizer
-from engine.text.tools.forced import Forced, forced_calls
+from engine.text.tools.forced import Forced, FunctionSchemaError, forced_calls
 
 _TAIL = 16
 """Tokens of a prompt in which an opening tag and the blanks behind it have room."""
@@ -57,7 +57,8 @@ def answer_format(services: Services, request: ChatRequest, prompt: Sequence[int
 
 
 def with_grammar(request: ChatRequest, format_: AnswerFormat | None) -> ChatRequest:
-    """The request with the grammar that its tools and its `response_format` together make, if they make one."""
+    """The request with the grammar that its tools and its `response_format` together make, if they make one. Raises
+    `ApiError` for schemas that are not served and would have to be followed."""
     if format_ is None:
         return request
     forced = None
@@ -72,11 +73,22 @@ def with_grammar(request: ChatRequest, format_: AnswerFormat | None) -> ChatRequ
             is_strict=len(use.allowed) < len(use.functions) or any(one.strict for one in use.allowed),
         )
     content = None if request.grammar is None else (request.grammar.kind, request.grammar.text)
-    tag = forced_calls(format_, forced, content)
+    try:
+        tag = forced_calls(format_, forced, content)
+    except FunctionSchemaError as error:
+        raise _refused(request, error) from error
     if tag is None:
         return request
     param = "tools" if request.grammar is None else request.grammar.param
     return replace(request, grammar=GrammarSpec("structural_tag", tag, param))
+
+
+def _refused(request: ChatRequest, error: FunctionSchemaError) -> ApiError:
+    assert request.tools is not None, "who has no tools has no schemas"
+    names = [function.name for function in request.tools.functions]
+    place = f"tools[{names.index(error.function)}].function.parameters"
+    place = ".".join([place, *(part[:64] for part in error.path)])
+    return invalid(f"Invalid schema in '{place}': {error}.", place)
 
 
 def _start(parser: str, request: ChatRequest, prompt: Sequence[int], tokenizer: Tokenizer) -> Start:

@@ -1,29 +1,39 @@
 """What an answer with calls must look like, as a structural tag: the grammar behind `required`, named and strict tools.
 
 Forced calls are written in the model's own format, so that the parser that reads voluntary ones reads them as well,
-and the reasoning in front of them stays free. A structural tag is xgrammar's JSON for "constants, schemas and free
+and the reasoning in front of them stays free. A structural tag is xgrammar's JSON for "constants, grammars and free
 text in this order"; it is compiled elsewhere. Knows no requests.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.text.answer import AnswerFormat
 from engine.text.reasoning import CLOSE, OPEN, Start
+from engine.text.schema import SchemaError, schema_grammar
 from engine.text.tools.parser import CallFormat
 
 Tag = dict[str, Any]
 """A format of a structural tag."""
 Schema = Mapping[str, Any]
 
-_SPACES_MAX = 32
-"""In a row inside of JSON: enough to indent, too few to spend an answer on."""
 _ANY: Schema = {"type": "object"}
+_KEYWORD = re.compile(r"[A-Za-z0-9_.]+")
 _NEWLINES: Tag = {"type": "regex", "pattern": "\\n{0,2}"}
+
+
+class FunctionSchemaError(Exception):
+    """Why the schema of `function` is not served, and where in it."""
+
+    def __init__(self, function: str, path: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.function = function
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +54,8 @@ def forced_calls(
     format_: AnswerFormat, forced: Forced | None, content: tuple[str, str] | None = None
 ) -> str | None:
     """The structural tag of an answer; None: nothing is demanded beyond `content`, the (kind, text) of the grammar
-    that an answer without calls must follow. Calls that must be made are made instead of content."""
+    that an answer without calls must follow. Calls that must be made are made instead of content. Raises
+    `FunctionSchemaError`."""
     wanted = _wanted(format_, forced, content)
     starts_at_once = format_.reasoning in (None, Start.CONTENT)
     if wanted is None or (starts_at_once and forced is None):
@@ -78,14 +89,10 @@ def _behind_reasoning(is_optional: bool, wanted: Tag) -> Tag:
 
 def _content(kind: str, text: str) -> Tag:
     match kind:
-        case "json_schema":
-            return _json(json.loads(text))
-        case "regex":
-            return {"type": "regex", "pattern": text}
         case "choice":
             return {"type": "or", "elements": [_constant(choice) for choice in json.loads(text)]}
         case "ebnf":
-            return {"type": "grammar", "grammar": text}
+            return _grammar(text)
     raise AssertionError(f"content of kind {kind} is never asked for together with tools")
 
 
@@ -152,7 +159,10 @@ _STYLES: Mapping[str, _Style] = {
 
 def _tag(format_: CallFormat, name: str, schema: Schema | None) -> Tag:
     style = _STYLES[format_.style]
-    arguments = _keywords(schema or {}) if format_.style == "pythonic" else _json(schema or _ANY)
+    try:
+        arguments = _keywords(schema or {}) if format_.style == "pythonic" else _json(schema or _ANY)
+    except SchemaError as error:
+        raise FunctionSchemaError(name, error.path, str(error)) from error
     return {
         "type": "tag",
         "begin": style.begin.replace("@", name),
@@ -170,15 +180,20 @@ def _wrapped(format_: CallFormat, calls: Tag) -> Tag:
 
 def _keywords(schema: Schema) -> Tag:
     """Python's keyword arguments: those required, in their order, then any of the others."""
-    properties: Schema = schema.get("properties", {})
+    properties = {name: inner for name, inner in schema.get("properties", {}).items() if inner is not False}
     required = [name for name in properties if name in schema.get("required", ())]
     optional = [name for name in properties if name not in required]
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
     def keyword(name: str, before: str = "") -> Tag:
         value = properties[name]
-        inner = {**definitions, **value} if isinstance(value, dict) else value
-        return _sequence(_constant(f"{before}{name}="), _json(inner))
+        if not _KEYWORD.fullmatch(name):
+            raise SchemaError(("properties", name), "this is no name of an argument in Python")
+        try:
+            inner = _json({**definitions, **value} if isinstance(value, dict) else {})
+        except SchemaError as error:
+            raise SchemaError(("properties", name, *error.path), str(error)) from error
+        return _sequence(_constant(f"{before}{name}="), inner)
 
     def rest(names: Sequence[str]) -> list[Tag]:
         return [{"type": "optional", "content": keyword(name, ", ")} for name in names]
@@ -190,8 +205,12 @@ def _keywords(schema: Schema) -> Tag:
     return {"type": "or", "elements": [*ways, _constant("")]} if ways else _constant("")
 
 
-def _json(schema: Schema | bool) -> Tag:
-    return {"type": "json_schema", "json_schema": schema, "max_whitespace_cnt": _SPACES_MAX}
+def _json(schema: Schema) -> Tag:
+    return _grammar(schema_grammar(dict(schema)))
+
+
+def _grammar(text: str) -> Tag:
+    return {"type": "grammar", "grammar": text}
 
 
 def _constant(text: str) -> Tag:

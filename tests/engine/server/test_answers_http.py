@@ -337,3 +337,18 @@ async def test_a_stream_with_calls_goes_on_after_any_cut(server: Server, paralle
         server.core.script(Script(whole_script.tokens[len(body["outputs"][0]) :]))
         rest = parse(await post(server, "/internal/resume", body))
         assert relayed(blocks[:cut]) + relayed(rest) == relayed(blocks), cut
+
+
+async def test_schemas_count_only_where_they_are_followed(server: Server) -> None:
+    strange = {
+        "type": "function",
+        "function": {"name": "f", "parameters": {"properties": {"a": {"type": "x"}}}},
+    }
+    server.core.script(script(server, "Hello"))
+    assert (await whole(server, tools=[*TOOLS, strange])).choices[0].message.content == "Hello"
+    strict = {"type": "function", "function": {**strange["function"], "strict": True}}
+    for options in ({"tools": [*TOOLS, strange], "tool_choice": "required"}, {"tools": [*TOOLS, strict]}):
+        with pytest.raises(openai.BadRequestError) as caught:
+            await whole(server, **options)
+        assert (caught.value.param or "").startswith("tools[2].function.parameters.properties.a")
+    assert len(server.core.seen) == 1

@@ -11,7 +11,8 @@ import xgrammar
 
 from engine.text.answer import AnswerFormat
 from engine.text.reasoning import Start
-from engine.text.tools.forced import Forced, forced_calls
+from engine.text.schema import regex_grammar, schema_grammar
+from engine.text.tools.forced import Forced, FunctionSchemaError, forced_calls
 from engine.text.tools.formats import FORMATS
 from engine.text.tools.json_calls import HERMES, LLAMA3_JSON, MISTRAL, MISTRAL_ARGS
 from engine.text.tools.parser import CallFormat
@@ -126,8 +127,8 @@ def test_reasoning_stays_free(compiler: xgrammar.GrammarCompiler, name: str) -> 
 @pytest.mark.parametrize(
     ("content", "right", "wrong"),
     [
-        (("json_schema", '{"type": "object"}'), '{"a": 1}', "a"),
-        (("regex", "a+"), "aa", "ab"),
+        (("ebnf", schema_grammar({"type": "object"})), '{"a": 1}', "a"),
+        (("ebnf", regex_grammar("a+")), "aa", "ab"),
         (("choice", '["yes", "no \\"x\\""]'), 'no "x"', "maybe"),
         (("ebnf", 'root ::= "x" root | "y"'), "xxy", "xx"),
     ],
@@ -149,7 +150,7 @@ def test_nothing_to_demand() -> None:
     plain = AnswerFormat(calls=HERMES, reasoning=Start.UNDECIDED)
     assert forced_calls(plain, None) is None
     assert tag(HERMES, is_must=False) is None
-    assert forced_calls(AnswerFormat(reasoning=Start.CONTENT), None, ("regex", "a")) is None
+    assert forced_calls(AnswerFormat(reasoning=Start.CONTENT), None, ("choice", '["a"]')) is None
 
 
 def test_python_keywords(compiler: xgrammar.GrammarCompiler) -> None:
@@ -159,6 +160,20 @@ def test_python_keywords(compiler: xgrammar.GrammarCompiler) -> None:
         assert accepts(compiler, forced, f"[f({arguments})]"), arguments
     for arguments in ('b="x/y", a=1', "d=1", "a=1,"):
         assert not accepts(compiler, forced, f"[f({arguments})]"), arguments
+
+
+@each
+def test_schemas_that_are_not_served_are_named(name: str) -> None:
+    wrong = {"type": "object", "properties": {"a": {"type": "strange"}}}
+    with pytest.raises(FunctionSchemaError) as caught:
+        tag(CALLS[name][0], schemas={"get_weather": SCHEMA, "other": wrong})
+    assert (caught.value.function, caught.value.path[:2]) == ("other", ("properties", "a"))
+
+
+def test_python_has_names_that_it_cannot_say() -> None:
+    with pytest.raises(FunctionSchemaError, match="no name of an argument"):
+        tag(PYTHONIC, schemas={"f": {"properties": {"a b": True}}})
+    assert tag(PYTHONIC, schemas={"f": {"properties": {"a b": False}}})
 
 
 def test_every_format_can_be_forced() -> None:
