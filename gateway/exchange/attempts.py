@@ -7,8 +7,10 @@ and the pool's retry budget. It knows no money, and not what an answer looks lik
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+
+from prometheus_client import Counter
 
 from gateway.clock import Clock
 from gateway.errors import NoReplicaReady, UpstreamTimeout
@@ -17,7 +19,7 @@ from gateway.exchange.closer import Closer
 from gateway.exchange.keep_alive import KeepAlive
 from gateway.exchange.sink import Sink
 from gateway.exchange.state import Attempt, Exchange
-from gateway.ids import ReplicaId
+from gateway.ids import PoolId, ReplicaId
 from gateway.obs.metrics import Metrics
 from gateway.routing import LiveReplica, Replicas
 from gateway.routing.target import PoolTimes
@@ -40,6 +42,8 @@ class Attempts:
     timeouts: Timeouts
     clock: Clock
     metrics: Metrics
+    _counters: dict[tuple[str, str], Counter] = field(default_factory=dict)
+    """Of attempts, by pool and outcome: looking one up by its labels costs more than counting."""
 
     async def run(self, exchange: Exchange, sink: Sink) -> None:
         """Tries replicas until one has answered. While no data has come, another one answers; afterwards, another one
@@ -114,7 +118,7 @@ class Attempts:
             failed, outcome = error, error.verdict
             if error.is_over:
                 self.closer.let_go(attempt)
-        self.metrics.upstream_attempts.labels(pool=exchange.target.pool_id, outcome=outcome).inc()
+        self._count(exchange.target.pool_id, outcome)
         if outcome in ("answered", "client"):
             self.replicas.succeeded(attempt.replica)
         elif outcome == "failed":
@@ -122,6 +126,13 @@ class Attempts:
         else:
             self.replicas.refused(attempt.replica, is_closed=outcome == "closed")
         return failed
+
+    def _count(self, pool_id: PoolId, outcome: str) -> None:
+        counter = self._counters.get((pool_id, outcome))
+        if counter is None:
+            counter = self.metrics.upstream_attempts.labels(pool=pool_id, outcome=outcome)
+            self._counters[pool_id, outcome] = counter
+        counter.inc()
 
     async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
         """Nobody waits for this attempt any more. An abort names the request, so the same replica must have

@@ -93,4 +93,7 @@ def _mask(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _masked(text: str) -> str:
-    return _URL_PASSWORD.sub(r"\1:***@", _KEY.sub(r"tw-\1-***", text))
+    """Looked for only where it can be: every text of every line comes here."""
+    if "tw-" in text:
+        text = _KEY.sub(r"tw-\1-***", text)
+    return _URL_PASSWORD.sub(r"\1:***@", text) if "://" in text else text

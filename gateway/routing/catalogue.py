@@ -16,7 +16,7 @@ from datetime import datetime
 
 from gateway.clock import Clock
 from gateway.db import Database
-from gateway.ids import TenantId
+from gateway.ids import RouteId, TenantId
 from gateway.ledger.types import Prices
 from gateway.routing.repository import BATCH_COMPONENTS, COMPONENTS, RoutingRepository
 from gateway.routing.target import (
@@ -46,6 +46,7 @@ class Catalogue:
         self._routes: Mapping[tuple[TenantId | None, str], RouteRow] = {}
         self._permissions: Mapping[TenantId, Permission] = {}
         self._prices: Mapping[str, _PriceList] = {}
+        self._targets: dict[RouteId, tuple[_Current, Target]] = {}
         self.tenants: Sequence[TenantId] = ()
         self.is_loaded = False
 
@@ -59,6 +60,7 @@ class Catalogue:
         self._routes = {(route.tenant_id, route.served_model): route for route in rows.routes}
         self._permissions = permissions
         self._prices = _price_lists(rows.prices)
+        self._targets = {}
         self.is_loaded = True
 
     @property
@@ -80,7 +82,7 @@ class Catalogue:
         if pool.reserved_tenants and tenant_id not in pool.reserved_tenants:
             return None
         current = self._current(route.sku)
-        return None if current is None else _target(route, pool, current)
+        return None if current is None else self._target(route, pool, current)
 
     def names(self, tenant_id: TenantId) -> list[Target]:
         """Everything that `resolve` would find for the tenant, by name."""
@@ -91,6 +93,15 @@ class Catalogue:
     def label_values(self) -> Iterable[str]:
         """The served names that exist, for the metrics' labels."""
         return {name for _, name in self._routes}
+
+    def _target(self, route: RouteRow, pool: PoolRow, current: _Current) -> Target:
+        """The last one while its prices hold: most requests ask for the same few."""
+        known = self._targets.get(route.id)
+        if known is not None and known[0] is current:
+            return known[1]
+        target = _target(route, pool, current)
+        self._targets[route.id] = (current, target)
+        return target
 
     def _current(self, sku: str) -> _Current | None:
         prices = self._prices.get(sku)

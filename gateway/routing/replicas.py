@@ -185,8 +185,9 @@ class Replicas:
         self._waits_no_more(replica, work)
 
     def succeeded(self, replica: LiveReplica) -> None:
+        if replica.breaker.is_open:
+            self._metrics.breaker_open.labels(replica=replica.id).set(0)
         replica.breaker.succeeded()
-        self._metrics.breaker_open.labels(replica=replica.id).set(0)
 
     def failed(self, replica: LiveReplica) -> None:
         replica.breaker.failed(self._clock.monotonic())
