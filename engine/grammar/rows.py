@@ -67,6 +67,7 @@ class RowGrammar:
         self._inside = bits(vocab_size, range(vocab_size)) if vocab_size % 32 else None
         self._min_len = min_len
         self._broken_by: int | None = None
+        self._error: RuntimeError | None = None
         self._excess_s = 0.0
         for token_id in output_ids:
             self.accept(token_id)
@@ -76,15 +77,22 @@ class RowGrammar:
         if self._matcher.is_terminated() or self._broken_by is not None:
             return
         began = time.thread_time()
-        if not self._matcher.accept_token(token_id):
+        try:
+            is_inside = self._matcher.accept_token(token_id)
+        except RuntimeError as error:
+            is_inside, self._error = False, error
+        if not is_inside:
             self._broken_by = token_id
         self._charge(began)
 
     def mask(self, length: int) -> Words:
         """What may follow in a row of `length` tokens; the words are valid until the next call.
 
-        An end token may follow once the answer is complete. Raises `GrammarError` when nothing may."""
+        An end token may follow once the answer is complete. Raises `GrammarError` when nothing may, and RuntimeError
+        when xgrammar itself fails."""
         words: Words = self._words[0]
+        if self._error is not None:
+            raise self._error
         if self._broken_by is not None:
             raise GrammarError(f"token {self._broken_by} of this answer is outside its grammar")
         if self._matcher.is_terminated():

@@ -5,6 +5,7 @@ Place in the path: `sampler` and `gpu_sampler` make one per `RowInit` and keep i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ from engine.core.contract import RowInit
 from engine.grammar.bound import BoundGrammar
 from engine.grammar.rows import GrammarError, RowGrammar, Words
 from engine.messages import SamplingParams
+
+_log = logging.getLogger(__name__)
+
+_FAILED = "the grammar of this answer could not be followed"
 
 
 class SettingsError(Exception):
@@ -135,14 +140,18 @@ class RowBook:
         if not isinstance(params.grammar, BoundGrammar):
             self._rows[init.row] = SettingsError("the grammar of this request was never compiled")
             return
-        self._grammars[init.row] = RowGrammar(
-            params.grammar.compiled,
-            self._vocab_size,
-            init.token_ids[init.num_prompt_tokens :],
-            allowed=params.allowed_token_ids,
-            end_ids=end_ids(params, self._eos_token_ids),
-            min_len=init.num_prompt_tokens + params.min_tokens if params.min_tokens else 0,
-        )
+        try:
+            self._grammars[init.row] = RowGrammar(
+                params.grammar.compiled,
+                self._vocab_size,
+                init.token_ids[init.num_prompt_tokens :],
+                allowed=params.allowed_token_ids,
+                end_ids=end_ids(params, self._eos_token_ids),
+                min_len=init.num_prompt_tokens + params.min_tokens if params.min_tokens else 0,
+            )
+        except RuntimeError:
+            _log.exception("a grammar could not be begun")
+            self._rows[init.row] = SettingsError(_FAILED)
 
     def grammars_of(self, rows: Sequence[int]) -> dict[int, RowGrammar]:
         """By place in `rows`. Tell each of the token that its row gets, before the row's next mask."""
@@ -159,6 +168,9 @@ class RowBook:
                 found[place] = grammar.mask(lens[place])
             except GrammarError as error:
                 self._rows[rows[place]] = error
+            except RuntimeError:
+                _log.exception("a grammar could not be followed")
+                self._rows[rows[place]] = SettingsError(_FAILED)
         return found
 
     def errors(self, rows: Sequence[int]) -> dict[int, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from engine.messages import AddRequest, CoreReady, SamplingParams
+from engine.messages import AddRequest, CoreReady, GrammarSpec, SamplingParams
 from engine.server.caller import Caller
 from engine.server.choice import TextOptions
 from engine.server.continuation import Resumed
@@ -33,6 +33,8 @@ from engine.text.chat_template import ChatTemplateError
 
 MAX_ALLOWED_IDS = 1 << 20
 """Every answer carries its own list to the core, which checks it between two steps of everybody."""
+MAX_GRAMMAR_CHARS = 1 << 22
+"""Every answer carries its own copy of the grammar to the core."""
 MAX_PROMPT_LOGPROBS = 1 << 18
 """Every position's alternatives count; an answer names each of them in a JSON object of its own."""
 MAX_PROMPT_TOKENS = 1 << 22
@@ -173,7 +175,7 @@ async def make_job(
         message = f"At most {MAX_PROMPT_TOKENS} prompt tokens in all sequences of a request ('n' × prompts)."
         raise invalid(message, "n")
     if request.grammar is not None:
-        _check_grammar(request, request.grammar.param, ready)
+        _check_grammar(request, request.grammar, request.n * len(prompts), ready)
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"
     for number, prompt in enumerate(prompts):
         check_prompt(prompt, field if len(prompts) == 1 else f"{field}[{number}]", ready, caller)
@@ -272,7 +274,13 @@ async def _bad_words(services: Services, request: GenerationRequest) -> tuple[tu
     return tuple(dict.fromkeys(map(tuple, filter(None, found))))
 
 
-def _check_grammar(request: GenerationRequest, param: str, ready: CoreReady) -> None:
+def _check_grammar(
+    request: GenerationRequest, grammar: GrammarSpec, num_answers: int, ready: CoreReady
+) -> None:
+    param = grammar.param
+    if len(grammar.text) * num_answers > MAX_GRAMMAR_CHARS:
+        message = f"The grammar has {len(grammar.text)} characters; with that many answers it is too large."
+        raise invalid(message, param)
     if not ready.has_grammars:
         raise unsupported(param, "structured output is not installed on this server (package xgrammar).")
     if request.ignore_eos:

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 from engine.text.schema import keywords
 from engine.text.schema.keywords import SchemaError
 
+MAX_BRANCHES = 100
+"""Of a `oneOf`: each is compared with each."""
 _MOST_HOPS = 32
 _POINTER = re.compile(r"#(/[^#]*)?")
 
@@ -33,6 +35,8 @@ class Pointers:
 
     def check_disjoint(self, schemas: list[Any], path: tuple[str, ...]) -> None:
         """Raises `SchemaError` unless no value can belong to two of them."""
+        if len(schemas) > MAX_BRANCHES:
+            raise SchemaError(path, f"a 'oneOf' may have {MAX_BRANCHES} branches at most")
         resolved = [self._plain(schema, path) for schema in schemas]
         for one, other in combinations(resolved, 2):
             if not _disjoint(one, other, self._plain, path):

@@ -231,7 +231,8 @@ class _Parser:
         return node
 
     def _quantified(self, node: Node) -> Node:
-        least, most = 1, 1
+        least: int = 1
+        most: int | None = 1
         found = _QUANTIFIER.match(self._text, self._at)
         if self._text.startswith("{,", self._at):
             raise self._error("'{,' means different things to different readers: write {0,")

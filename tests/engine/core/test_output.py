@@ -41,7 +41,7 @@ def test_a_row_that_its_own_grammar_left_without_a_choice_is_its_callers_fault(r
         fails_row=lambda sampling, position: sampling.grammar is not None and position == 7,
         refuses_rows=refused,
     )
-    grammar = GrammarSpec("regex", "a+", "structured_outputs.regex")
+    grammar = GrammarSpec("ebnf", "a+", "structured_outputs.regex")
     engine.run(add("a", 5, grammar=grammar), add("b", 6))
     final = engine.answers["a"].final
     assert (final.finish_reason, final.error_code) == (

@@ -7,23 +7,23 @@ from engine.grammar.compiler import Outcome
 
 
 def _outcome(name: str, size: int) -> Outcome:
-    return Outcome(("regex", name), object(), size)
+    return Outcome(("ebnf", name), object(), size)
 
 
 def test_the_least_recently_used_goes_first() -> None:
     cache = GrammarCache(10_000)
     for name in "abc":
         cache.put(_outcome(name, 2500))
-    assert cache.get(("regex", "a")) is not None
+    assert cache.get(("ebnf", "a")) is not None
     cache.put(_outcome("d", 2500))
-    assert [name for name in "abcd" if cache.get(("regex", name))] == ["a", "c", "d"]
+    assert [name for name in "abcd" if cache.get(("ebnf", name))] == ["a", "c", "d"]
     assert cache.num_bytes <= 10_000
 
 
 def test_refusals_are_kept_and_take_room_too() -> None:
     cache = GrammarCache(10_000)
-    cache.put(Outcome(("regex", "("), error="no"))
-    found = cache.get(("regex", "("))
+    cache.put(Outcome(("ebnf", "("), error="no"))
+    found = cache.get(("ebnf", "("))
     assert found is not None
     assert found.error == "no"
     for index in range(100):
@@ -37,11 +37,11 @@ def test_what_is_larger_than_everything_is_not_kept() -> None:
     cache.put(_outcome("a", 100))
     cache.put(_outcome("b", 10_000))
     cache.put(_outcome("a", 100))
-    assert cache.get(("regex", "b")) is None
-    assert (len(cache), cache.get(("regex", "a")) is not None) == (1, True)
+    assert cache.get(("ebnf", "b")) is None
+    assert (len(cache), cache.get(("ebnf", "a")) is not None) == (1, True)
 
 
 def test_the_kind_is_part_of_the_name() -> None:
     cache = GrammarCache(10_000)
     cache.put(_outcome("a", 100))
-    assert cache.get(("ebnf", "a")) is None
+    assert cache.get(("choice", "a")) is None

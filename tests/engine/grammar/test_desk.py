@@ -57,7 +57,7 @@ class Bench:
 
 
 def add(name: str, pattern: str | None = None, fairness_id: str = "", worker: int = 0) -> AddRequest:
-    grammar = None if pattern is None else GrammarSpec("regex", pattern, "structured_outputs.regex")
+    grammar = None if pattern is None else GrammarSpec("ebnf", pattern, "structured_outputs.regex")
     sampling = SamplingParams(seed=1, max_tokens=5, grammar=grammar)
     return AddRequest(
         request_id=name, worker=worker, prompt_token_ids=[1], sampling=sampling, fairness_id=fairness_id
@@ -69,13 +69,13 @@ def names(messages: list[CoreInbound]) -> list[str]:
 
 
 def ready(pattern: str) -> Outcome:
-    return Outcome(("regex", pattern), f"compiled {pattern}", 10)
+    return Outcome(("ebnf", pattern), f"compiled {pattern}", 10)
 
 
 def test_only_requests_with_a_grammar_wait() -> None:
     bench = Bench()
     assert names(bench.turn(add("a", "x+"), add("b"))) == ["b"]
-    assert bench.submitted == [("regex", "x+")]
+    assert bench.submitted == [("ebnf", "x+")]
     assert bench.turn() == []
     bench.done.append(ready("x+"))
     (message,) = bench.turn()
@@ -97,14 +97,14 @@ def test_one_compilation_serves_all_who_want_it_and_is_remembered() -> None:
     bench.done.append(ready("x"))
     assert names(bench.turn()) == ["a", "b", "c"]
     assert names(bench.turn(add("d", "x"))) == ["d"]
-    assert bench.submitted == [("regex", "x")]
+    assert bench.submitted == [("ebnf", "x")]
 
 
 def test_a_refused_grammar_ends_its_requests_and_no_other() -> None:
     bench = Bench()
     bench.desk.emit(0, StepOutputs(outputs=[], load=LoadStats(num_running=7)))
     bench.turn(add("a", "("), add("b", "y"), add("c", "(", worker=1))
-    bench.done += [Outcome(("regex", "("), error="it is not closed"), ready("y")]
+    bench.done += [Outcome(("ebnf", "("), error="it is not closed"), ready("y")]
     assert names(bench.turn()) == ["b"]
     assert set(bench.ends) == {"a", "c"}
     end = bench.ends["a"]
@@ -121,7 +121,7 @@ def test_a_refused_grammar_ends_its_requests_and_no_other() -> None:
 def test_what_is_not_the_callers_fault_is_tried_again() -> None:
     bench = Bench()
     bench.turn(add("a", "x"))
-    bench.done.append(Outcome(("regex", "x"), error="gone", is_callers=False, is_final=False))
+    bench.done.append(Outcome(("ebnf", "x"), error="gone", is_callers=False, is_final=False))
     bench.turn()
     assert (bench.ends["a"].error_code, bench.ends["a"].error_param) == ("engine_error", None)
     bench.turn(add("b", "x"))
@@ -146,7 +146,7 @@ def test_a_grammar_that_nobody_wants_any_more_is_not_compiled() -> None:
     bench.turn(AbortRequest(request_ids=[str(NUM_THREADS)]))
     bench.done.append(ready("x0"))
     bench.turn()
-    assert bench.submitted[-1] == ("regex", f"x{NUM_THREADS + 1}")
+    assert bench.submitted[-1] == ("ebnf", f"x{NUM_THREADS + 1}")
 
 
 def test_callers_take_turns() -> None:
@@ -157,7 +157,7 @@ def test_callers_take_turns() -> None:
         bench.done.append(ready(bench.submitted[0][1]))
         bench.turn()
         bench.submitted.pop(0)
-    assert ("regex", "b") in bench.submitted, bench.submitted
+    assert ("ebnf", "b") in bench.submitted, bench.submitted
 
 
 def test_a_dead_worker_and_the_end() -> None:

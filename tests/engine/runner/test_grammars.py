@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import xgrammar
 
 from engine.layers.batch import CausalLM
 from engine.messages import GrammarSpec, SamplingParams
@@ -155,8 +156,9 @@ def test_a_row_without_a_choice_fails_alone(llama: Path, kind: str) -> None:
     rows = {
         0: _params(0, bound("regex", "[0-9]{3}", 512), allowed_token_ids=tuple(ids("a"))),
         1: _params(1, bound("regex", PATTERN, 512)),
-        2: _params(2, GrammarSpec("regex", "a")),
+        2: _params(2, GrammarSpec("ebnf", "a")),
         3: _params(3, None),
+        4: _params(4, bound("choice", ["a"], 512), bad_words=((ids("a")[0],),)),
     }
     for row, params in rows.items():
         driver.add(row, ids("The sea"), params)
@@ -165,7 +167,8 @@ def test_a_row_without_a_choice_fails_alone(llama: Path, kind: str) -> None:
     assert result.tokens.keys() == {1, 3}
     assert "no token can follow" in result.failures[0]
     assert "never compiled" in result.failures[2]
-    assert result.refused == {0}
+    assert "no token can be chosen" in result.failures[4]
+    assert result.refused == {0, 4}, "their callers' doing"
 
 
 def test_a_preempted_row_goes_on_where_it_was() -> None:
@@ -195,3 +198,19 @@ def test_a_row_that_changes_hands_in_flight_keeps_nothing(llama: Path, kind: str
     driver.rows[0].tokens = driver.rows[0].tokens[: driver.rows[0].num_prompt]
     driver.run(5, depth=2)
     assert re.fullmatch("[a-z]{3}", text_of(_answer(driver.rows[0])))
+
+
+def test_a_matcher_that_breaks_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: object) -> None:
+        raise RuntimeError("broken")
+
+    for method in ("__init__", "accept_token", "fill_next_token_bitmask"):
+        driver = _toy_driver()
+        driver.add(0, ids("harbour"), _params(0, bound("regex", "[a-z]{9}")))
+        driver.add(1, ids("harbour"), _params(1, None))
+        with monkeypatch.context() as patched:
+            patched.setattr(xgrammar.GrammarMatcher, method, breaks)
+            driver.run(3)
+        assert "could not be followed" in (driver.rows[0].error or "")
+        assert driver.rows[1].error is None
+        assert len(driver.rows[1].outputs) == 3

@@ -125,6 +125,12 @@ async def test_conflicts(server: Server) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         await client.chat.completions.create(**wanted, extra_body={"ignore_eos": True})
     assert caught.value.param == "ignore_eos"
+    large = {"grammar": 'root ::= "' + "x" * 60_000 + '"'}
+    with pytest.raises(openai.BadRequestError, match="too large") as caught:
+        await client.chat.completions.create(
+            model=MODEL, messages=USER, n=100, extra_body={"structured_outputs": large}
+        )
+    assert caught.value.param == "structured_outputs.grammar"
     await server.kill_core()
     await server.new_core(ready("epoch-2", has_grammars=False))
     with pytest.raises(openai.BadRequestError, match="not installed") as caught:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.text.schema.keywords import SchemaError
-from engine.text.schema.pointers import Pointers
+from engine.text.schema.pointers import MAX_BRANCHES, Pointers
 
 ROOT = {
     "$defs": {"a": {"$ref": "#/$defs/b~1c"}, "b/c": {"type": "null"}, "%": [{"const": 1}]},
@@ -63,3 +63,10 @@ def test_disjoint(schemas: list[Any], disjoint: bool) -> None:
     else:
         with pytest.raises(SchemaError, match="anyOf"):
             Pointers(ROOT).check_disjoint(schemas, ())
+
+
+def test_a_choice_of_too_many() -> None:
+    schemas = [{"const": number} for number in range(MAX_BRANCHES + 1)]
+    Pointers(ROOT).check_disjoint(schemas[1:], ())
+    with pytest.raises(SchemaError, match="at most"):
+        Pointers(ROOT).check_disjoint(schemas, ())
