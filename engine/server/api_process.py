@@ -23,6 +23,7 @@ import uvloop
 import zmq
 
 from engine.config import EngineConfig
+from engine.gguf import GGUFError
 from engine.messages import CoreInbound, StepOutputs
 from engine.server import embeddings, internal_routes, openai_routes, ops_routes, text_routes
 from engine.server.acknowledged import is_acknowledged
@@ -49,7 +50,9 @@ from engine.server.pipes import Context, Receiver, Sender, core_address, worker_
 from engine.server.pooler import pooler_settings
 from engine.server.services import Phase, Services
 from engine.text.assets import TextSources, default_cache_dir, load_assets
+from engine.text.chat_template import ChatTemplateError
 from engine.text.identity import model_hash
+from engine.text.tokenizer import TokenizerError
 
 _LOG = logging.getLogger(__name__)
 _SNAPSHOT_S = 1.0
@@ -80,7 +83,11 @@ async def _main(control: socket.socket) -> int:
     lines: AsyncIterator[ToApi] = read_lines(reader, ToApi)
     spec = await anext(lines)
     assert isinstance(spec, ApiSpec), spec
-    process = ApiProcess(spec, writer)
+    try:
+        process = ApiProcess(spec, writer)
+    except (TokenizerError, ChatTemplateError, GGUFError, OSError) as error:
+        _LOG.error("%s", error)  # what is wrong with the checkpoint's files
+        return 1
     return await process.run(lines)
 
 

@@ -96,6 +96,26 @@ async def running_engine(tmp_path: Path, *flags: str, **environment: str) -> Asy
                     continue
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("generation_config.json", '{"temperature": 3}', "temperature must be within"),
+        ("chat_template.jinja", "{% if %}", "the chat template does not compile"),
+    ],
+)
+async def test_what_is_wrong_with_a_checkpoint_is_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], file: str, text: str, says: str
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / file).write_text(text, encoding="utf-8")
+    async with running_engine(tmp_path) as engine:
+        async with asyncio.timeout(60):
+            assert await engine.process.wait() != 0
+    said = capfd.readouterr().err
+    assert says in said
+    assert "Traceback" not in said
+
+
 async def test_serves_and_drains(tmp_path: Path) -> None:
     async with running_engine(tmp_path) as engine:
         await engine.until_ready()

@@ -240,7 +240,9 @@ async def test_continuous_usage(server: Server) -> None:
         stream_options={"include_usage": True},
         extra_body={"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
     )
-    counts = [chunk.usage.completion_tokens async for chunk in stream if chunk.usage is not None]
+    usages = [chunk.usage async for chunk in stream]
+    counts = [usage.completion_tokens for usage in usages if usage is not None]
+    assert len(counts) == len(usages), "in every chunk"
     assert counts == sorted(counts)
     assert len(counts) > 2
 
