@@ -69,6 +69,22 @@ async def test_a_chat_is_charged_to_the_token(stack: Stack) -> None:
     await _check_ledger(stack, answer._request_id, answer.usage)
 
 
+async def test_embeddings_are_charged_to_the_prompts_tokens(stack: Stack) -> None:
+    """The package asks for base64 by itself."""
+    async with caller(stack) as client:
+        answer = await client.embeddings.create(model=SERVED_MODEL, input=[PROMPT, f"{PROMPT} jumps"])
+    near, far = (entry.embedding for entry in answer.data)
+    assert len(near) == len(far) > 1
+    assert near != far
+    assert sum(number * number for number in near) == pytest.approx(1, abs=1e-4)
+    assert answer._request_id is not None
+    event = await _event(stack, answer._request_id)
+    assert event["status"] == "ok"
+    assert event["prompt_uncached_tokens"] + event["prompt_cached_tokens"] == answer.usage.prompt_tokens
+    assert event["completion_tokens"] == 0
+    assert event["amount_nanousd"] > 0
+
+
 async def test_a_stream_says_the_same_as_the_answer_and_the_ledger(stack: Stack) -> None:
     async with caller(stack) as client:
         given: Any = {"model": SERVED_MODEL, "messages": CHAT, "max_tokens": 24, "temperature": 0}
