@@ -155,6 +155,7 @@ async def record(
     details: Mapping[str, Any],
 ) -> None:
     """The audit row of a change, in the change's transaction. `resource` is its kind and id."""
+    assert request.method == "GET" or {"before", "after"} & set(details), "a change says what was, or what is"
     tenant = TenantId(tenant_id) if tenant_id is not None else None
     await parts.audit.append(session, actor_of(request), AuditEntry(action, *resource, tenant, details))
 

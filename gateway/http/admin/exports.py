@@ -65,7 +65,7 @@ class ExportRoutes:
                 )
             run_id = self._p.ids.new("export")
             run = await runs.request(session, run_id, spec, store.address, "admin api")
-            details = body.model_dump(mode="json")
+            details = {"after": body.model_dump(mode="json")}
             resource = ("export", run_id)
             await record(self._p, session, request, "export.created", resource, body.project_id, details)
             return _run(run)

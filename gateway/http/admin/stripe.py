@@ -40,7 +40,7 @@ class StripeRoutes:
             row = await deliveries.add_customer(session, body.project_id, body.stripe_customer_id)
             if row is None:
                 raise Conflict("The project has a customer, which does not change: its exports would.")
-            resource, details = ("stripe_customer", body.project_id), body.model_dump()
+            resource, details = ("stripe_customer", body.project_id), {"after": body.model_dump()}
             action = "stripe_customer.created"
             await record(self._p, session, request, action, resource, body.project_id, details)
             return _customer(row)

@@ -71,6 +71,18 @@ async def test_a_project_of_others_cannot_be_told_from_none(gateway: Gateway) ->
     assert seen > 100
 
 
+async def test_a_project_that_does_not_exist_is_404_on_every_route(gateway: Gateway) -> None:
+    answers = set()
+    for route in ACCESS:
+        method, path = route.split()
+        if "{project_id}" in path:
+            url = re.sub(r"\{\w+\}", "none", path.replace("{project_id}", "proj_none"))
+            body: dict[str, str] | None = {} if method == "POST" else None
+            answer = await gateway.request(method, PREFIX + url, body, gateway.admin_key)
+            answers.add((answer.status, (await answer.json())["error"]["message"]))
+    assert answers == {(404, "No such project.")}
+
+
 async def test_an_object_of_another_project_cannot_be_told_from_none(gateway: Gateway) -> None:
     """For the operator too: an id belongs to its project, in reading, changing and deleting it."""
     cast = await cast_of(gateway)
