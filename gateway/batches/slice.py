@@ -199,9 +199,8 @@ class Slice:
                 one.run += 1
             return verdict
         if one.past.is_paid:
-            await self._p.holds.give_back(
-                [named]
-            )  # it was charged before, so nothing else takes its hold away
+            # It was charged before, so nothing else takes its hold away.
+            await self._p.holds.give_back([named])
         self._patience = PATIENCE
         self._count("answered")
         return None

@@ -119,6 +119,7 @@ class Machine:
             "TOLLWAY_UPSTREAM__INTERNAL_KEY_FILE": str(_secret(self.home, "internal_key")),
             "TOLLWAY_POOL__RUN_DIR": str(self.run_dir),
             "TOLLWAY_LEDGER__SPOOL_DIR": str(self.home / "spool"),
+            "TOLLWAY_SERVER__FILES": str(self.home / "files"),
         }
         if port is not None:
             fixed["TOLLWAY_SERVER__PORT"] = str(port)
