@@ -35,8 +35,8 @@ from engine.server.fields import (
     text,
     token_ids,
 )
-from engine.server.generation import AnswerStyle, run
 from engine.server.json_body import parse_json
+from engine.server.reply import AnswerStyle, run
 from engine.server.responses import Usage
 from engine.server.services import Services
 

@@ -18,7 +18,6 @@ from engine.server.completion_shape import CompletionShape, Prompt
 from engine.server.continuation import Resumed, continued
 from engine.server.errors import invalid, model_not_found
 from engine.server.exchange import Exchange
-from engine.server.generation import AnswerStyle, run
 from engine.server.protocol import (
     ChatRequest,
     CompletionRequest,
@@ -26,6 +25,7 @@ from engine.server.protocol import (
     parse_chat,
     parse_completion,
 )
+from engine.server.reply import AnswerStyle, run
 from engine.server.responses import ChatShape, TokenStyle
 from engine.server.services import Services
 from engine.text.detokenizer import detokenize
