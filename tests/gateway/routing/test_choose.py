@@ -91,11 +91,16 @@ def test_beyond_the_load_gap_a_cache_counts_for_nothing() -> None:
     assert first(caching("a", 0), caching("b", LOAD_GAP + 1, matched=8192)) == {"a"}
     assert first(caching("a", 40), caching("b", 60, matched=8192)) == {"b"}, "half as many again"
     assert first(caching("a", 40), caching("b", 61, matched=8192)) == {"a"}
+    far = caching("b", LOAD_GAP + 1, matched=8192)
+    assert first(caching("a", 0, speed=10.0), far, caching("c", 1)) == {"a"}, "as if nobody had it"
+    assert first(caching("a", 0, matched=1024), far) == {"a"}, (
+        "not even when somebody near has a little of it"
+    )
 
 
 def test_a_trifle_of_a_beginning_does_not_pile_requests_up() -> None:
     """A system prompt that all share must not lead all to the replica that was first."""
-    assert first(caching("a", 0), caching("b", 6, matched=512)) == {"a"}
+    assert first(caching("a", 0), caching("b", 6, matched=2048)) == {"a"}
 
 
 def test_queued_prompts_and_speed_are_waited_for() -> None:
