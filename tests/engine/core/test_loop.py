@@ -290,3 +290,18 @@ def test_embeddings_are_made_among_answers(kind: str, swaps: bool) -> None:
     assert cached == (0 if kind == "mean" else 80)
     for request in answers:
         assert engine.answers[request.request_id].tokens == expected_answer(request, 97, (0,))[0]
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_a_mean_that_is_preempted_begins_anew(swaps: bool) -> None:
+    """Its sum is not in the pages that could be kept for it."""
+    pages = layout(42, num_host_blocks=60 if swaps else 0)
+    engine = Engine(config(pages, max_num_batched_tokens=16, swaps=swaps))
+    engine.runner.keeps_schedules = True
+    request = add("e", 500, 1, pooling="mean", request_class="batch")
+    engine.submit(*[add(f"a{index}", [index, *range(19)], max_tokens=60) for index in range(3)])
+    engine.turn(6)
+    engine.run(request)
+    news = [init for schedule in engine.runner.schedules for init in schedule.new_rows]
+    assert [init.num_prompt_tokens for init in news].count(500) > 1, "it was preempted"
+    assert engine.answers["e"].final.embedding == expected_embedding(request)

@@ -283,3 +283,19 @@ async def test_a_beginning_whose_rest_does_not_fit_here(server: Server) -> None:
     body["start"]["max_tokens"] = [5000]
     async with server.session() as session, session.post("/internal/resume", json=body) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (400, "context_length_exceeded")
+
+
+async def test_ids_whose_block_never_came_are_computed_again(server: Server) -> None:
+    """A caller that knows more ids than it has text for gets the text, and log-probabilities of all of it."""
+    tokenizer = server.services.text.tokenizer
+    ids = tokenizer.encode("abcab", add_special_tokens=False)
+    held = "".join(map(tokenizer.token, ids))
+    body = {**BODY, "stop": [f"{held}never"], "logprobs": True}
+    server.core.script(Script((70, *ids), finish="length"), Script(tuple(ids), finish="length"))
+    blocks = parse(await post(server, CHAT, body))
+    asked = resume_body(blocks[:2], body)
+    assert asked["outputs"] == [[70]]
+    asked["outputs"] = [[70, *ids[:-1]]]
+    rest = parse(await post(server, "/internal/resume", asked))
+    assert server.core.seen[-1].output_token_ids == [70]
+    assert relayed(blocks[:2] + rest) == relayed(blocks)
