@@ -14,6 +14,7 @@ __all__ = ["Continuation"]
 IDS_MAX = 1 << 16
 """Kept for one answer (256 KiB); a longer one cannot be continued."""
 _RESUME, _IDS, _END = b": resume ", b": ids ", b": end "
+_FIRST_IDS = _IDS + b"0 "
 
 
 class Continuation:
@@ -35,7 +36,12 @@ class Continuation:
 
     def strip(self, blocks: bytes) -> bytes:
         """Whole blocks, without the lines. A block of nothing else vanishes."""
-        if not blocks.startswith(b":") and b"\n\n:" not in blocks:
+        if blocks.startswith(_FIRST_IDS) and blocks.find(b"\n\n") == len(blocks) - 2:
+            end = blocks.find(b"\n")
+            if blocks[end + 1 : end + 2] == b"d":  # one block with one line: what a token usually brings
+                self._keep(blocks[len(_FIRST_IDS) : end].split())
+                return blocks[end + 1 :]
+        elif not blocks.startswith(b":") and b"\n\n:" not in blocks:
             return blocks
         passed = []
         for block in blocks.split(b"\n\n"):
@@ -59,13 +65,15 @@ class Continuation:
             request,
         )
 
+    def _keep(self, ids: list[bytes]) -> None:
+        if len(self.ids) + len(ids) <= IDS_MAX:
+            self.ids.extend(map(int, ids))
+        else:
+            self.is_complete = False
+
     def _note(self, line: bytes) -> None:
         if line.startswith(_IDS):
-            _, *ids = line[len(_IDS) :].split()
-            if len(self.ids) + len(ids) <= IDS_MAX:
-                self.ids.extend(map(int, ids))
-            else:
-                self.is_complete = False
+            self._keep(line[len(_IDS) :].split()[1:])
         elif line.startswith(_RESUME):
             self._start = line[len(_RESUME) :]
         elif line.startswith(_END):
