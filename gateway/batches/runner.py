@@ -16,7 +16,8 @@ from gateway.obs.logging import get_logger
 
 __all__ = ["BatchRunner"]
 
-BROKEN_PAUSE_S = 60.0
+BROKEN_PAUSE_S = 120.0
+"""Longer than what was in flight may take to be settled."""
 LOST_PAUSE_S = 300.0
 """Requests of a batch that was lost may still be settled here: this process leaves it to others for so long."""
 
@@ -31,6 +32,7 @@ class BatchRunner:
         self._owner = owner
         self._runs: set[asyncio.Task[None]] = set()
         self._lost: dict[str, float] = {}
+        self._active: set[str] = set()
         self._ended = asyncio.Event()
         self._is_stopping = False
         self._claiming: asyncio.Task[None] | None = None
@@ -71,18 +73,24 @@ class BatchRunner:
         self._lost = {batch_id: until for batch_id, until in self._lost.items() if until > now}
         try:
             async with self._p.database.transaction() as connection:
-                return await claim(connection, self._owner, self._p.terms.lease_s, list(self._lost))
+                # Not what is worked on here either, though its lease may have run out: the same requests of one process
+                # must not be open twice.
+                others = [*self._lost, *self._active]
+                return await claim(connection, self._owner, self._p.terms.lease_s, others)
         except DATABASE_ERRORS as error:
             _log.warning("batches_not_claimed", error=reason(error))
             return None
 
     async def _run(self, lease: Lease) -> None:
         run, result = BatchRun(self._p, lease, lambda: self._is_stopping), "failed"
+        self._active.add(lease.batch.id)
         try:
             result = await run.run()
         except Exception:
             _log.exception("batch_turn_failed", batch=lease.batch.id)
             await self._give_up(run)
+        finally:
+            self._active.discard(lease.batch.id)
         if result == "lost":
             self._lost[lease.batch.id] = self._p.clock.monotonic() + LOST_PAUSE_S
         self._p.metrics.batch_runs.labels(result).inc()

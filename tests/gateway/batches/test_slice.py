@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -22,14 +24,14 @@ from tests.gateway.batches.working import Works
 TERMS = Terms(lines_at_once=4, slice_lines=10, slice_s=20.0)
 
 
-async def work(works: Works, lease: Lease, *, is_stopping: bool = False) -> Place:
+async def work(works: Works, lease: Lease, is_stopping: Callable[[], bool] = lambda: False) -> Place:
     parts = works.parts
     keeper = Keeper(parts.database, lease, works.others, parts.clock, 30.0)
     writer = ResultWriter(parts.database, lease)
     await keeper.begin()
     beside = asyncio.create_task(writer.run())
     try:
-        return await Slice(parts, lease, keeper, writer, lambda: is_stopping).run()
+        return await Slice(parts, lease, keeper, writer, is_stopping).run()
     finally:
         beside.cancel()
         await asyncio.gather(beside, return_exceptions=True)
@@ -54,7 +56,7 @@ async def test_some_lines_at_once_and_a_slice_ends(works: Works) -> None:
 
 async def test_stopped_it_begins_nothing(works: Works) -> None:
     await works.begin("a", "b")
-    assert await work(works, await works.claim(), is_stopping=True) == Place(1, 0)
+    assert await work(works, await works.claim(), lambda: True) == Place(1, 0)
     assert works.asked.seen == []
 
 
@@ -79,12 +81,10 @@ async def test_an_engine_that_always_breaks_is_the_lines_answer(works: Works) ->
 async def test_a_line_that_is_not_done_is_where_the_next_slice_begins(works: Works) -> None:
     """The one before stopped while a line waited; lines behind it are done and not asked again."""
     await works.begin(*"abcdef")
-    works.parts = works.parts.__class__(
-        **{name: getattr(works.parts, name) for name in works.parts.__slots__} | {"terms": Terms(slice_s=0.5)}
-    )
+    works.parts = replace(works.parts, terms=Terms())
     first_line_waits = RateLimited("requests", "later", 30.0)
     works.asked.fail(first_line_waits)
-    place = await work(works, await works.claim())
+    place = await work(works, await works.claim(), lambda: len(works.asked.seen) >= 6)
     assert place == Place(1, 0)
     assert len(works.asked.seen) == 6
 
