@@ -90,6 +90,8 @@ class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
     fairness_id: str = ""
     fairness_weight: float = 1.0
     request_class: RequestClass = "interactive"
+    priority: int = 0
+    """Among the requests of its fairness id: the smallest goes first."""
     ttft_ms: float | None = None
     """Promise: the first token this long after the arrival in the core."""
     tpot_ms: float | None = None

@@ -5,7 +5,8 @@ were not cached at admission, output tokens; recomputed ones are free). An id th
 nothing waiting is lifted to the least of those that wait, so idling earns no credit. While some ids of a
 class have requests waiting, and none is held back by its page share, what they were served differs by at most
 2 · max(INPUT_WEIGHT · longest prompt, OUTPUT_WEIGHT · tokens that run at once), divided by their weights
-(Sheng et al., Fairness in Serving Large Language Models). Within an id the earliest deadline goes first.
+(Sheng et al., Fairness in Serving Large Language Models). Within an id the caller's own priorities go first, then
+the earliest deadline.
 Policy only: knows no pages, rows or steps.
 """
 
@@ -35,7 +36,7 @@ class Account:
     """Virtual tokens: weighted tokens divided by the id's weight."""
     weight: float = 1.0
     waiting: list[Request] = field(default_factory=list)
-    """In the order of their deadlines, then of arrival."""
+    """In the order of their priorities, then of their deadlines, then of arrival."""
     num_live: int = 0
     num_waiting_tokens: int = 0
     num_read: float = 0.0
@@ -50,7 +51,7 @@ class Account:
         self.served += request.output_cost * num_tokens
 
     def head(self) -> Request:
-        """Earliest deadline first; without deadlines first come, first served."""
+        """By the caller's own priorities, then the earliest deadline; without either first come, first served."""
         return self.waiting[0]
 
     @property
@@ -207,8 +208,8 @@ def part_of_line(
     return max(requests / max_requests, tokens / max_tokens) / max(account.weight, MIN_WEIGHT)
 
 
-def _urgency(request: Request) -> tuple[float, int]:
-    return request.deadline_s, request.sequence
+def _urgency(request: Request) -> tuple[int, float, int]:
+    return request.priority, request.deadline_s, request.sequence
 
 
 def _turn(account: Account) -> tuple[float, int]:

@@ -52,6 +52,8 @@ class Request:
     """Prompt plus the longest answer allowed."""
     deadline_s: float
     """When its first token is due: by its promise, else by the time after which it would be refused."""
+    priority: int
+    """Of the requests of its id, as the caller says; the smallest goes first."""
     tpot_s: float | None
     """Promised time between two tokens."""
     max_kv_fraction: float
@@ -134,6 +136,7 @@ class Request:
             num_prompt_tokens=num_prompt_tokens,
             max_total_tokens=num_prompt_tokens + sampling.max_tokens,
             deadline_s=now + (patience_s if message.ttft_ms is None else message.ttft_ms / 1e3),
+            priority=message.priority,
             tpot_s=None if message.tpot_ms is None else message.tpot_ms / 1e3,
             max_kv_fraction=message.max_kv_fraction,
             num_tokens=num_prompt_tokens + len(message.output_token_ids),

@@ -195,6 +195,7 @@ async def make_job(
                     sampling=_for_child(sampling, child, request),
                     cache_salt=salt,
                     fairness_id=caller.fairness_id,
+                    priority=request.priority,
                     fairness_weight=caller.fairness_weight,
                     request_class=caller.request_class,
                     ttft_ms=caller.ttft_ms,

@@ -45,6 +45,7 @@ COMMON_FIELDS: Mapping[str, Field] = {
     "echo": Field(flag, False),
     "bad_words": Field(fields.words(128, 256), ()),
     "cache_salt": Field(text(1024), ""),
+    "priority": Field(integer(-(2**31), 2**31 - 1), 0),
     "response_format": Field(structured.response_format),
     "structured_outputs": Field(structured.structured_outputs),
 }

@@ -64,6 +64,7 @@ class GenerationRequest:
     bad_words: tuple[str, ...]
     add_special_tokens: bool
     cache_salt: str
+    priority: int
     ignored: tuple[str, ...]
     """Body fields without effect."""
 

@@ -127,6 +127,15 @@ def test_the_earliest_deadline_of_an_id_goes_first_but_not_before_another_id() -
     assert [serve(queue, 100) for _ in range(4)] == [urgent, other, also_urgent, lax]
 
 
+def test_an_ids_own_priorities_go_before_its_deadlines_but_not_before_another_id() -> None:
+    queue = FairQueue()
+    plain, urgent = pushed(queue, "a"), pushed(queue, "a", ttft_ms=1.0)
+    other = pushed(queue, "b", priority=7)
+    last, first = pushed(queue, "a", ttft_ms=1.0, priority=1), pushed(queue, "a", priority=-1)
+    assert queue.head() is other, "the ids were served alike, and this one's head came first"
+    assert [serve(queue, 100) for _ in range(5)] == [other, first, urgent, plain, last]
+
+
 def test_who_may_go_before_a_head_that_does_not_fit() -> None:
     """The rest of its id; another id only if that leaves its service within the head's own cost."""
     queue = FairQueue()

@@ -111,6 +111,8 @@ _LISTS = [
     Row("logit_bias", {"512": 1}, "this model has 512 tokens"),
     Row("reasoning_effort", "extreme", "expected one of none, minimal", at="chat"),
     Row("reasoning_effort", 3, "expected a string", at="chat"),
+    Row("priority", "high", "expected an integer"),
+    Row("priority", 2**31, "between -2147483648 and 2147483647"),
     Row("model", "x" * 257, "at most 256 characters"),
     Row("cache_salt", "x" * 1025, "at most 1024 characters"),
 ]

@@ -148,8 +148,10 @@ async def test_sampling_reaches_the_core(server: Server) -> None:
             "ignore_eos": True,
             "stop_token_ids": [9],
             "allowed_token_ids": [1, 2],
+            "priority": -3,
         },
     )
+    assert server.core.seen[0].priority == -3
     got = server.core.seen[0].sampling
     assert (got.temperature, got.top_p, got.top_k, got.min_p) == (0.5, 1e-6, 0, 0.1)
     assert (got.repetition_penalty, got.presence_penalty, got.frequency_penalty) == (1.1, 1, -1)

@@ -46,6 +46,7 @@ GOOD: dict[str, list[Any]] = {
     "reasoning_effort": ["none", "high"],
     "bad_words": [[], ["a"] * 128],
     "cache_salt": ["x"],
+    "priority": [-5, 0, 7],
     "response_format": [{"type": "text"}, {"type": "json_object"}],
     "structured_outputs": [{"regex": "a+"}],
     "max_tokens": [1, 1000],
