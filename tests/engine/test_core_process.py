@@ -101,6 +101,40 @@ async def test_a_tiny_model_end_to_end(tmp_path: Path, write: Any) -> None:
         assert sum(end["completion_tokens"] for end in ends) == 12 * (2 + 1 + 6 + 4)
 
 
+async def test_swapped_answers_and_the_gateways_terms_end_to_end(tmp_path: Path) -> None:
+    """Eight answers in pages for two or three: all are what they are alone, whatever was promised."""
+    write_tiny_llama(tmp_path / "model")
+    flags = ("--num-gpu-blocks-override", "24", "--max-model-len", "128", "--kv-cache-dtype", "float32")
+    swapping = ("--preemption-mode", "swap", "--kv-offload-gib", "0.05", "--batch-invariant")
+    extra = {"ignore_eos": True, "return_token_ids": True}
+    terms = {"x-slo-ttft-ms": "500", "x-slo-tpot-ms": "5", "x-max-kv-fraction": "0.9"}
+    async with serving(tmp_path / "model", *flags, *swapping) as engine:
+        prompts = [f"{number} {PROMPT}"[:40] for number in range(8)]
+        alone = [await engine.complete(prompt=prompt, max_tokens=60, extra_body=extra) for prompt in prompts]
+        headers = [
+            {**terms, "x-gateway-inference-fairness-id": f"id{number % 3}", "x-request-class": kind}
+            for number, kind in enumerate(["interactive", "batch"] * 4)
+        ]
+        together = await asyncio.gather(
+            *(
+                engine.complete(prompt=prompt, max_tokens=60, extra_body=extra, extra_headers=each)
+                for prompt, each in zip(prompts, headers, strict=True)
+            )
+        )
+        assert [answer.choices[0].token_ids for answer in together] == [
+            answer.choices[0].token_ids for answer in alone
+        ]
+        async with engine.session.get("/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        figures = dict(line.split("{")[0:1] + line.split("} ")[1:] for line in lines if "} " in line)
+        assert float(figures["vllm:num_preemptions_total"]) > 0
+        assert float(figures["engine_pages_restored_total"]) > 0
+        async with engine.session.get("/load") as answer:
+            load = await answer.json()
+        assert (load["running"], load["waiting"]) == (0, 0)
+        assert load["sustainable_rps"] > 0
+
+
 async def test_core_killed_under_load(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "model")
     async with serving(tmp_path / "model") as engine:
