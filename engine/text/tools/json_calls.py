@@ -27,13 +27,19 @@ def _read_hermes(reader: CallReader) -> Steps[None]:
 
 
 def _read_llama3(reader: CallReader) -> Steps[None]:
-    """`{"name": …, "parameters": {…}}`, more of them behind semicolons, maybe behind `<|python_tag|>`."""
+    """`{"name": …, "parameters": {…}}`, maybe behind `<|python_tag|>`; more of them behind semicolons, as trained, or
+    whatever else stands between them in practice: commas and newlines."""
+    feed = reader.feed
+    yield from feed.skip_blanks()
     while True:
-        yield from reader.feed.skip_blanks()
         # Without a marker there is only this to tell a call from an answer in JSON.
         yield from _read_object(reader, needs_arguments=not reader.marker)
-        yield from reader.feed.skip_blanks()
-        if not (yield from reader.feed.accept(";")):
+        yield from feed.skip_blanks()
+        separator = yield from feed.accept(";,")
+        yield from feed.skip_blanks()
+        if (yield from feed.peek()) != "{":
+            if separator:
+                raise Malformed("a call should follow")
             return
 
 

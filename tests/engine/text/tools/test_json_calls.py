@@ -78,6 +78,16 @@ def test_llama_calls_only_at_the_beginning_or_behind_its_tag() -> None:
     assert parse_whole(LLAMA3_JSON, code).content == code
 
 
+@pytest.mark.parametrize("between", ["; ", ";", ", ", "\n", ""])
+def test_llama_calls_several_ways(between: str) -> None:
+    calls = [f'{{"name": "now", "parameters": {{"n": {n}}}}}' for n in range(3)]
+    answer = parse_whole(LLAMA3_JSON, between.join(calls))
+    assert [arguments["n"] for _, arguments in answer.parsed] == [0, 1, 2]
+    assert answer.content == ""
+    broken = parse_whole(LLAMA3_JSON, calls[0] + between + '{"a": 1}')
+    assert (len(broken.calls), broken.content) == (1, between.lstrip() + '{"a": 1}')
+
+
 @pytest.mark.parametrize(
     ("text", "calls"),
     [
