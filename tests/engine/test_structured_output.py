@@ -93,10 +93,10 @@ async def test_every_kind_of_grammar(tmp_path: Path) -> None:
             await engine.complete(
                 extra_body={"structured_outputs": {"regex": "[0-9]+"}, "allowed_token_ids": [300, 301]}
             )
+        await _check_many_at_once(engine)
 
 
-async def test_many_grammars_at_once(tmp_path: Path) -> None:
-    write_tiny_llama(tmp_path / "model")
+async def _check_many_at_once(engine: Engine) -> None:
     checks: list[tuple[dict[str, Any], Callable[[str], object]]] = [
         ({"json": SCHEMA}, lambda text: jsonschema.validate(json.loads(text), SCHEMA) is None),
         ({"json": TREE}, lambda text: jsonschema.validate(json.loads(text), TREE) is None),
@@ -107,16 +107,15 @@ async def test_many_grammars_at_once(tmp_path: Path) -> None:
         ({"regex": f"[a-z]{{{count}}}-\\d+?x"}, re.compile(f"[a-z]{{{count}}}-[0-9]+x").fullmatch)
         for count in range(1, 13)
     ]
-    async with serving(tmp_path / "model") as engine:
-        asked = [(wanted, check, seed) for seed in range(2) for wanted, check in checks]
-        answers = await asyncio.gather(
-            *(_ask(engine, wanted, seed=seed, max_tokens=900) for wanted, _, seed in asked)
-        )
-        assert len(answers) == 32
-        for (wanted, check, seed), answer in zip(asked, answers, strict=True):
-            choice = answer.choices[0]
-            assert choice.finish_reason == "stop", (wanted, seed, choice.text)
-            assert check(choice.text), (wanted, seed, choice.text)
+    asked = [(wanted, check, seed) for seed in range(2) for wanted, check in checks]
+    answers = await asyncio.gather(
+        *(_ask(engine, wanted, seed=seed, max_tokens=900) for wanted, _, seed in asked)
+    )
+    assert len(answers) == 32
+    for (wanted, check, seed), answer in zip(asked, answers, strict=True):
+        choice = answer.choices[0]
+        assert choice.finish_reason == "stop", (wanted, seed, choice.text)
+        assert check(choice.text), (wanted, seed, choice.text)
 
 
 async def test_hostile_grammars_disturb_nobody(tmp_path: Path) -> None:

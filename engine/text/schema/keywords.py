@@ -6,11 +6,10 @@ be kept are refused by name. Knows no grammar.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import orjson
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
@@ -128,7 +127,7 @@ def number_bounds(schema: dict[str, Any]) -> tuple[float | None, float | None, b
 
 def dump(value: Any) -> str:
     """As an answer writes it."""
-    return orjson.dumps(value).decode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_count(value: Any) -> bool:

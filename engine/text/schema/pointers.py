@@ -94,5 +94,6 @@ def _values(schema: dict[str, Any]) -> set[str] | None:
 
 
 def _kinds(schema: dict[str, Any], path: tuple[str, ...]) -> set[str] | None:
-    types = keywords.types_of(schema, path) or keywords.implied_types(schema)
+    """Those that it names: a schema that names none allows values of all."""
+    types = keywords.types_of(schema, path)
     return None if types is None else {"number" if name == "integer" else name for name in types}

@@ -56,7 +56,7 @@ def compiler(folder: Path) -> Iterator[Compiler]:
             vocab_size=VOCAB,
             eos_token_ids=EOS,
             cpu_s=1.0,
-            wall_s=20.0,
+            wall_s=60.0,
             memory_bytes=256 << 20,
             result_bytes=2 << 20,
         )
@@ -69,7 +69,7 @@ def outcomes(compiler: Compiler, *keys: Key) -> dict[Key, Outcome]:
     for key in keys:
         compiler.submit(key)
     found: dict[Key, Outcome] = {}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(found) < len(keys):
         assert select.select([compiler], [], [], deadline - time.monotonic())[0], "nothing came"
         found |= {outcome.key: outcome for outcome in compiler.take()}
@@ -99,6 +99,7 @@ def test_a_hostile_grammar_is_refused_and_disturbs_no_other(compiler: Compiler, 
     found = outcomes(compiler, HOSTILE[name], FINE, ("choice", '["a"]'))
     assert found[HOSTILE[name]].error is not None
     assert found[HOSTILE[name]].is_callers
+    assert found[HOSTILE[name]].is_final, "by its own limits, not by waiting"
     assert found[FINE].error is found["choice", '["a"]'].error is None
     assert pid is None or compiler.pid == pid, "only a child is gone"
     deadline = time.monotonic() + 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -182,6 +183,102 @@ def test_whatever_follows_the_grammar_is_valid(name: str) -> None:
         answer = walk(grammar, draw, patience=draw.randrange(60))
         jsonschema.validate(json.loads(answer), schema)
         assert answer.encode().decode() == answer
+
+
+WORDS = (
+    "type",
+    "properties",
+    "required",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "enum",
+    "const",
+    "anyOf",
+)
+WORDS += (
+    "oneOf",
+    "allOf",
+    "$ref",
+    "additionalProperties",
+    "format",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+)
+WORDS += ("exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties", "uniqueItems", "not")
+ATOMS: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    3.5,
+    -0.5,
+    10**20,
+    1e308,
+    "",
+    "a",
+    "string",
+    "integer",
+    "#",
+)
+ATOMS += (
+    "object",
+    "array",
+    "date",
+    [],
+    {},
+    ["a"],
+    ["string", "null"],
+    {"type": "integer"},
+    [{"type": "string"}],
+    [1, 2],
+)
+
+
+def _mutated(schema: Any, draw: random.Random) -> Any:
+    """With some words changed, added or taken away, somewhere."""
+    changed = copy.deepcopy(schema)
+    for _ in range(draw.randrange(1, 4)):
+        node = changed
+        for _ in range(draw.randrange(5)):
+            inner = [
+                each
+                for each in (node.values() if isinstance(node, dict) else node)
+                if isinstance(each, dict | list)
+            ]
+            node = draw.choice(inner) if inner else node
+        if isinstance(node, list):
+            node.append(copy.deepcopy(draw.choice(ATOMS)))
+        elif node and draw.random() < 0.2:
+            del node[draw.choice(list(node))]
+        else:
+            node[draw.choice((*WORDS, *node))] = copy.deepcopy(draw.choice(ATOMS))
+    return changed
+
+
+def test_any_schema_is_kept_or_refused() -> None:
+    seed = random.SystemRandom().randrange(2**31)
+    print(f"seed={seed}")
+    draw, num_kept = random.Random(seed), 0
+    plain = [
+        schema for name, (schema, _, _) in CASES.items() if "pattern" not in name and name != "annotations"
+    ]
+    while num_kept < 40:
+        schema = _mutated(draw.choice(plain), draw)
+        try:
+            written = schema_grammar(schema)
+        except SchemaError:
+            continue
+        num_kept += 1
+        answer = walk(bound("ebnf", written), draw, patience=draw.randrange(40))
+        errors = list(jsonschema.Draft202012Validator(schema).iter_errors(json.loads(answer)))
+        assert not errors, (schema, answer)
 
 
 DEEP: dict[str, Any] = {"type": "integer"}

@@ -41,6 +41,7 @@ def test_resolution() -> None:
         ([{"const": 1}, {"enum": [2, 3]}], True),
         ([{"const": 1}, {"enum": [1, 3]}], False),
         ([{}, {"type": "string"}], False),
+        ([{"type": "integer"}, {"maxLength": 2}], False),
         (
             [{"type": "object", "required": ["k"], "properties": {"k": {"const": kind}}} for kind in "ab"],
             True,
