@@ -44,6 +44,10 @@ fleet: $(VENV)/.with-dev
 real-templates: $(VENV)/.with-dev
 	$(BIN)/python -m tests.engine.text.tools.real_templates
 
+# Random requests against a real engine: ARGS="--requests 20000 --seed X".
+fuzz: $(VENV)/.with-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(ARGS)
+
 clean:
 	rm -rf $(VENV)
 
