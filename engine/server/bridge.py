@@ -26,7 +26,8 @@ from engine.server.errors import engine_unavailable, overloaded
 
 _LOG = logging.getLogger(__name__)
 AT_ONCE = 256
-"""Sequences of one request that the core has at a time: one with thousands must not fill its line alone."""
+"""Sequences of one request that the core has at a time: one with thousands must not fill its line alone, nor be refused
+for ever by a line that is shorter."""
 
 
 class CoreLink(Protocol):
@@ -44,10 +45,10 @@ class Flow:
 
     __slots__ = ("_news", "_waiter", "later", "live")
 
-    def __init__(self, requests: Sequence[AddRequest]) -> None:
+    def __init__(self, requests: Sequence[AddRequest], at_once: int) -> None:
         self.live = {request.request_id for request in requests}
         """Sequences without a terminal output."""
-        self.later = deque(requests[AT_ONCE:])
+        self.later = deque(requests[at_once:])
         """Of these, those that the core has not been told of yet."""
         self._news: list[TokenOutput] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -124,11 +125,12 @@ class Bridge:
             raise engine_unavailable()
         if len(self._flows) > 2 * (self._max_num_queued + self.ready.max_num_seqs):
             raise overloaded(None, None)
-        flow = Flow(requests)
+        at_once = min(AT_ONCE, self._max_num_queued)
+        flow = Flow(requests, at_once)
         for request in requests:
             assert request.request_id not in self._flows, "engine request ids are unique"
             self._flows[request.request_id] = flow
-        for request in requests[:AT_ONCE]:
+        for request in requests[:at_once]:
             self._link.send(request)
         return flow
 

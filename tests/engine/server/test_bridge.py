@@ -127,3 +127,24 @@ async def test_random_lives_have_one_end_each() -> None:
         assert not flow.live
         ends[name] = sum(output.finish_reason is not None for output in await flow.next())
     assert set(ends.values()) == {1}
+
+
+async def test_more_sequences_than_may_wait_go_one_after_the_other() -> None:
+    """Each that ends makes room for the next; an abort, and the loss of the core, ends those the core never saw."""
+    names = [f"a-{number}" for number in range(7)]
+    bridge, link, _ = make_bridge(max_num_queued=3)
+    flow = bridge.submit([request(name) for name in names])
+    sent = [message.request_id for message in link.sent if isinstance(message, AddRequest)]
+    assert sent == names[:3]
+    bridge.on_step(step(*(TokenOutput(request_id=name, finish_reason="stop") for name in names[:2])))
+    assert [message.request_id for message in link.sent if isinstance(message, AddRequest)] == names[:5]
+    bridge.abort(flow)
+    assert isinstance(link.sent[-1], AbortRequest)
+    assert {*link.sent[-1].request_ids} == flow.live == {*names[2:5]}
+    ended = {output.request_id: output.finish_reason for output in await flow.next()}
+    assert ended == dict.fromkeys(names[:2], "stop") | dict.fromkeys(names[5:], "abort")
+    other = bridge.submit([request(f"b-{number}") for number in range(5)])
+    bridge.core_down("gone")
+    assert not other.live
+    assert [output.finish_reason for output in await other.next()] == ["error"] * 5
+    assert bridge.num_live == 0
