@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from engine.grammar.rows import RowGrammar
 from tests.grammars import EOS, VOCAB, ids
 from tests.tiny_tokenizer import write_llama_tokenizer
 
+ROOT = Path(__file__).resolve().parents[3]
 FINE = ("ebnf", 'root ::= "a"+ "b"')
 HOSTILE = {
     "endless": (
@@ -133,3 +136,11 @@ def test_a_process_that_cannot_start_is_nobody_elses_fault(folder: Path) -> None
     assert (outcome.is_callers, outcome.is_final) == (False, False)
     assert "not available" in (outcome.error or "")
     compiler.close()
+
+
+def test_the_core_loads_no_compiler_before_a_grammar_comes() -> None:
+    script = "import sys, engine.core_process; print(sorted({'xgrammar', 'transformers'} & set(sys.modules)))"
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
