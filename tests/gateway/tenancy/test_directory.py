@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gateway.errors import InvalidApiKey, IpNotAuthorized, MissingCredentials, ServiceUnavailable
+from gateway.ids import KeyId
 from gateway.tenancy import KeyDirectory, KeyOptions, LimitSet, Peppers, ScopedLimits
 from gateway.tenancy.bootstrap import bootstrap
 from gateway.tenancy.directory import STALE_S
@@ -281,3 +282,34 @@ def bytes_of(size: int) -> bytes:
 
 def _directory(world: World, peppers: Peppers) -> KeyDirectory:
     return KeyDirectory(world.database, world.feed, peppers, world.clock, world.metrics)
+
+
+async def test_work_that_a_key_began_goes_on_under_what_it_was_rotated_into(database_url: str) -> None:
+    async with world_on(database_url) as world:
+        tenant_id = await world.tenant()
+        first = await world.key(tenant_id)
+        other = await world.tenant("other")
+
+        async def standing() -> KeyId | None:
+            found = await world.directory.standing_for(tenant_id, first.id)
+            return found.key_id if found is not None else None
+
+        assert await standing() == first.id
+        assert await world.directory.standing_for(other, first.id) is None
+        world.clock.advance(1)
+        second = await world.rotate(tenant_id, first, 60, "once")
+        world.clock.advance(1)
+        third = await world.rotate(tenant_id, second, 60, "twice")
+        assert await standing() == third.id
+        found = await world.directory.standing_for(tenant_id, first.id)
+        assert found is not None
+        assert found.quota_key_id == first.id
+        await world.revoke(tenant_id, third)
+        assert await standing() == second.id
+        world.clock.advance(61)  # the grace of both older ones
+        assert await standing() is None
+        fourth = await world.key(tenant_id)
+        assert await world.directory.standing_for(tenant_id, fourth.id) is not None
+        async with world.database.write() as session:
+            await world.service.archive_tenant(session, ADMIN, tenant_id)
+        assert await world.directory.standing_for(tenant_id, fourth.id) is None
