@@ -82,6 +82,8 @@ class Bridge:
         self._on_late_output = on_late_output
         self._link: CoreLink | None = None
         self._flows: dict[str, Flow] = {}
+        self._num_later = 0
+        """Of these, sequences that the core has not been told of."""
         self.ready: CoreReady | None = None
         """What the running core said about itself; None while there is none."""
         self.core_pid: int | None = None
@@ -105,6 +107,9 @@ class Bridge:
             return
         self._link.close()
         self._link = self.ready = self.core_pid = None
+        self._num_later = 0
+        for flow in self._flows.values():
+            flow.later.clear()
         self.load = LoadStats()
         if self._flows:
             _LOG.warning("the core is gone (%s): %d sequences fail", reason, len(self._flows))
@@ -123,10 +128,11 @@ class Bridge:
         listens keeps its own, tighter bounds and says how long to wait."""
         if self._link is None or self.ready is None:
             raise engine_unavailable()
-        if len(self._flows) > 2 * (self._max_num_queued + self.ready.max_num_seqs):
+        if len(self._flows) - self._num_later > 2 * (self._max_num_queued + self.ready.max_num_seqs):
             raise overloaded(None, None)
         at_once = min(AT_ONCE, self._max_num_queued)
         flow = Flow(requests, at_once)
+        self._num_later += len(flow.later)
         for request in requests:
             assert request.request_id not in self._flows, "engine request ids are unique"
             self._flows[request.request_id] = flow
@@ -138,6 +144,7 @@ class Bridge:
         """Ask for the end of some or all sequences of a request; their terminals still come."""
         if request_ids is None:
             later, flow.later = flow.later, deque()
+            self._num_later -= len(later)
             for request in later:
                 self._deliver(TokenOutput(request_id=request.request_id, finish_reason="abort"))
         wanted = [
@@ -162,5 +169,6 @@ class Bridge:
             del self._flows[request_id]
             flow.live.discard(request_id)
             if flow.later and self._link is not None:
+                self._num_later -= 1
                 self._link.send(flow.later.popleft())
         flow.push(output)

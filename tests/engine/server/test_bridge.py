@@ -78,9 +78,10 @@ async def test_without_a_core_nothing_is_accepted() -> None:
 
 
 async def test_a_core_that_takes_nothing_in_is_not_fed_for_ever() -> None:
-    """Stopped, it refuses nobody itself. A request of many sequences is still taken whole."""
+    """Stopped, it refuses nobody itself. What waits here of a request of many sequences does not count."""
     bridge, link, _ = make_bridge()
-    bridge.submit([request(f"a-{index}") for index in range(201)])
+    for index in range(201):
+        bridge.submit([request(f"a-{index}")])
     with pytest.raises(ApiError) as caught:
         bridge.submit([request("b")])
     assert (caught.value.status, caught.value.code) == (503, "server_is_overloaded")
@@ -143,8 +144,10 @@ async def test_more_sequences_than_may_wait_go_one_after_the_other() -> None:
     assert {*link.sent[-1].request_ids} == flow.live == {*names[2:5]}
     ended = {output.request_id: output.finish_reason for output in await flow.next()}
     assert ended == dict.fromkeys(names[:2], "stop") | dict.fromkeys(names[5:], "abort")
-    other = bridge.submit([request(f"b-{number}") for number in range(5)])
+    other = bridge.submit([request(f"b-{number}") for number in range(500)])
+    bridge.submit([request("c")])
     bridge.core_down("gone")
+    bridge.abort(other)
     assert not other.live
-    assert [output.finish_reason for output in await other.next()] == ["error"] * 5
+    assert [output.finish_reason for output in await other.next()] == ["error"] * 500
     assert bridge.num_live == 0
