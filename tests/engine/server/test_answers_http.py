@@ -346,9 +346,12 @@ async def test_schemas_count_only_where_they_are_followed(server: Server) -> Non
     }
     server.core.script(script(server, "Hello"))
     assert (await whole(server, tools=[*TOOLS, strange])).choices[0].message.content == "Hello"
+    followed = {"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}
+    server.core.script(script(server, "Hello"))
+    assert (await whole(server, tools=[followed, strange])).choices[0].message.content == "Hello"
     strict = {"type": "function", "function": {**strange["function"], "strict": True}}
     for options in ({"tools": [*TOOLS, strange], "tool_choice": "required"}, {"tools": [*TOOLS, strict]}):
         with pytest.raises(openai.BadRequestError) as caught:
             await whole(server, **options)
         assert (caught.value.param or "").startswith("tools[2].function.parameters.properties.a")
-    assert len(server.core.seen) == 1
+    assert len(server.core.seen) == 2

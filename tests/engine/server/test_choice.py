@@ -233,3 +233,9 @@ def test_reasoning_tokens_are_counted_up_to_the_closing_tag() -> None:
 def test_markers_are_shown_though_special() -> None:
     _, deltas = run([[1, 2]], "stop", format=CALLS, shown_token_ids=frozenset({2}))
     assert joined(deltas).text == "<2>"
+
+
+@pytest.mark.parametrize("text", ["Hello <tool_", "Hello \n", "<thin", "<think>so</th"])
+def test_what_a_parser_holds_back_comes_with_the_end(text: str) -> None:
+    _, deltas = run([ids(text)], "length", format=CALLS)
+    assert joined(deltas).reasoning + joined(deltas).text == text.removeprefix("<think>")

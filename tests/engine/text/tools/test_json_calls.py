@@ -84,6 +84,7 @@ def test_llama_calls_several_ways(between: str) -> None:
     answer = parse_whole(LLAMA3_JSON, between.join(calls))
     assert [arguments["n"] for _, arguments in answer.parsed] == [0, 1, 2]
     assert answer.content == ""
+    assert parse_whole(LLAMA3_JSON, f"{calls[0]}; and more").content == "; and more"
     broken = parse_whole(LLAMA3_JSON, calls[0] + between + '{"a": 1}')
     assert (len(broken.calls), broken.content) == (1, between.lstrip() + '{"a": 1}')
 
