@@ -152,7 +152,7 @@ def _put_anything(chance: random.Random, body: dict[str, Any]) -> None:
 
 
 def _anything(chance: random.Random, depth: int) -> Any:
-    plain = (None, True, 0, -1, 2**70, 1.5, 1e308, "", _text(chance), "\ud800", [], {})
+    plain: tuple[Any, ...] = (None, True, 0, -1, 2**70, 1.5, 1e308, "", _text(chance), "\ud800", [], {})
     if depth == 0 or chance.random() < 0.5:
         return chance.choice(plain)
     inside = [_anything(chance, depth - 1) for _ in range(chance.randint(1, 3))]

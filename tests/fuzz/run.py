@@ -30,7 +30,7 @@ class Report:
     """Texts of the plain request; one, if all is well."""
 
 
-async def fuzz(session: aiohttp.ClientSession, seed: int, count: int, at_once: int = 16) -> Report:
+async def fuzz(session: aiohttp.ClientSession, seed: int | str, count: int, at_once: int = 16) -> Report:
     """Requests number 0 to `count` of `seed`, `at_once` of them at a time."""
     report = Report()
     numbers = iter(range(count))

@@ -134,7 +134,7 @@ def test_fp8_pool(
 
 
 def test_needle_among_65536_keys(paged_attention: Op) -> None:
-    """One key takes half of the weight, the others 65,535 parts of the rest: an eight-bit weight could hold
+    """Duty engine-19: One key takes half of the weight, the others 65,535 parts of the rest: an eight-bit weight could hold
     nothing as small, and a sum in less than fp32 would lose it."""
     length, dim, needle = 65536, 16, 40_007
     case = paged_case([(1, length)], heads=(2, 1), dim=dim, dtype=torch.bfloat16, kv_dtype=E4M3)

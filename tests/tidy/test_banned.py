@@ -55,6 +55,7 @@ MONEY = ("gateway/ledger", "gateway/exports", "gateway/money.py")
 
 
 def test_banned_calls() -> None:
+    """Duty engine-8: neither compiler nor tuner, among other calls."""
     broken = []
     for source in sources():
         for node in ast.walk(source.tree):

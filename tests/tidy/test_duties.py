@@ -15,6 +15,7 @@ SECTIONS = {"A": (1, 10), "B": (11, 17), "C": (18, 23), "D": (24, 29), "E": (30,
     "G": (35, 39),
     "H": (40, 42),
     "I": (43, 46),
+    "engine-": (1, 22),
 }
 
 
@@ -52,7 +53,11 @@ def test_complete_sections_are_complete() -> None:
     table = _duties()
     for duty, row in table.items():
         print(f"{duty:4} {len(row['tests']):2}  {row['duty']}")
-    bare = [duty for duty, row in table.items() if duty[0] in _document()["complete"] and not row["tests"]]
+    bare = [
+        duty
+        for duty, row in table.items()
+        if duty.rstrip("0123456789") in _document()["complete"] and not row["tests"]
+    ]
     assert not bare, f"no test yet: {bare}"
 
 
@@ -68,6 +73,6 @@ def _named() -> Iterator[tuple[str, str]]:
     """(test, duty) of every test whose docstring begins with one."""
     for source in sources("tests"):
         for node in source.functions():
-            begins = re.match(r"Duty ([A-Z]\d+):", ast.get_docstring(node) or "")
+            begins = re.match(r"Duty ([A-Z]\d+|engine-\d+):", ast.get_docstring(node) or "")
             if begins and node.name.startswith("test_"):
                 yield f"{source.path.relative_to(ROOT)}::{node.name}", begins[1]

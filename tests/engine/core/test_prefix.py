@@ -40,6 +40,7 @@ def test_extending_equals_starting_over() -> None:
 
 
 def test_salts_share_no_digest_at_any_depth() -> None:
+    """Duty engine-3: not at the first page and not later."""
     tokens = list(range(160))
     chains = [digests(tokens, salt) for salt in (b"", b"a", b"b", b"\0", b"a\0")]
     assert len({digest for chain in chains for digest in chain}) == 5 * 10

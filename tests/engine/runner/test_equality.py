@@ -132,7 +132,7 @@ def test_preempted_equals_not_preempted(tiny: Tiny, seed: int) -> None:
 
 
 def test_swapped_equals_not_swapped(tiny: Tiny, seed: int) -> None:
-    """Pages that waited in host memory, also half-full ones, are what they were: all of them, or in fp32 those that
+    """Duty engine-16: Pages that waited in host memory, also half-full ones, are what they were: all of them, or in fp32 those that
     the pool does not have any more."""
     draw, vocab = random.Random(seed), tiny.model.config.vocab_size
     requests = {

@@ -229,6 +229,7 @@ def test_a_row_given_away_while_its_step_runs_keeps_its_own_outcome(model: Causa
 def test_a_failing_step_fails_as_a_batch_and_the_next_one_runs(
     model: CausalLM, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Duty engine-22: out of memory in one step is no end."""
     runner = _gpu_runner(model)
     driver = Driver(runner, layout_of(model), seed)
 

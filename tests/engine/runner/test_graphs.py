@@ -8,6 +8,7 @@ from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
 
 
 def test_sizes_grow_and_padding_stays_small() -> None:
+    """Duty engine-8: few sizes, each little larger than what it holds."""
     for sizes in (TOKEN_SIZES, MIXED_SIZES):
         assert list(sizes) == sorted(set(sizes))
     for step in range(128, MIXED_SIZES[-1] + 1):

@@ -40,7 +40,7 @@ async def exit_status(server: Server) -> int:
 
 
 async def test_drain(model_dir: Path, tmp_path: Path) -> None:
-    """Not ready at once; served during the grace, refused after it; the stream finishes; exit 0."""
+    """Duty engine-7: Not ready at once; served during the grace, refused after it; the stream finishes; exit 0."""
     async with running_server(model_dir, tmp_path, drain_grace_s=0.3) as server, server.session() as session:
         stream = await open_stream(server, session)
         server.tell(Drain())

@@ -26,6 +26,7 @@ def caller(internal: bool = True, **headers: str) -> Caller:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_every_route_is_denied_by_default(server: Server, route: Route) -> None:
+    """Duty engine-17: and a new one says which."""
     assert (route.access is Access.PUBLIC) == (route.path in PUBLIC)
     assert (route.access is Access.INTERNAL) == route.path.startswith("/internal")
     path = route.path.replace("*", "x")

@@ -50,6 +50,7 @@ async def produced(server: Server, num_tokens: int) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 async def test_disconnect_while_queued(server: Server, stream: bool, path: str) -> None:
+    """Duty engine-2: it costs nothing, and the core hears of it."""
     server.core.script(Script(silent=True))
     body = {**CHAT, "prompt": "x", "stream": stream}
     async with server.session() as session:
@@ -65,7 +66,7 @@ async def test_disconnect_while_queued(server: Server, stream: bool, path: str) 
 
 
 async def test_disconnect_during_a_stream(server: Server) -> None:
-    """Aborted within one step: what was made after the caller left is overrun, and at most two steps of it."""
+    """Duty engine-2: Aborted within one step: what was made after the caller left is overrun, and at most two steps of it."""
     server.core.hold()
     async with server.session() as session:
         answer = await _open_stream(server, session, steps=5)
@@ -82,6 +83,7 @@ async def test_disconnect_during_a_stream(server: Server) -> None:
 
 
 async def test_disconnect_without_stream_in_decode(server: Server) -> None:
+    """Duty engine-2: nobody waits for the rest."""
     server.core.hold()
     async with server.session() as session:
         waiting = asyncio.create_task(session.post("/v1/chat/completions", json=CHAT, headers=GATEWAY))
@@ -111,6 +113,7 @@ async def test_disconnect_aborts_all_choices(server: Server) -> None:
 
 
 async def test_many_disconnects_leave_nothing(server: Server) -> None:
+    """Duty engine-2: neither requests nor records."""
     async with aiohttp.ClientSession(server.url, headers={"authorization": f"Bearer {API_KEY}"}) as session:
 
         async def one(number: int) -> None:

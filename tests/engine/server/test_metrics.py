@@ -39,6 +39,7 @@ def values(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_names(tmp_path: Path) -> None:
+    """Duty engine-11: what dashboards ask for is there."""
     text = Metrics(tmp_path, 0, "m").render(LoadStats(), ready())
     names = {family.name for family in text_string_to_metric_families(text)}
     assert names >= EXPECTED
@@ -71,6 +72,7 @@ def test_counts_and_histograms(tmp_path: Path) -> None:
 
 
 def test_processes_add_up_and_survive_restarts(tmp_path: Path) -> None:
+    """Duty engine-11: whoever is asked."""
     first, second = Metrics(tmp_path, 0, "m"), Metrics(tmp_path, 1, "m")
     first.count("vllm:generation_tokens", 2)
     second.count("vllm:generation_tokens", 3)

@@ -27,6 +27,7 @@ async def quick(gateway: Gateway, engine: FakeEngine) -> Tenant:
 
 
 async def test_comments_until_the_first_token(gateway: Gateway, engine: FakeEngine) -> None:
+    """Duty engine-18: comments, until there is a token."""
     tenant = await quick(gateway, engine)
     engine.script(Script(first_token_delay_s=0.4), Script(first_token_delay_s=0.4))
     status, raw = await ask(gateway, tenant, STREAM)

@@ -99,7 +99,7 @@ def test_beyond_the_load_gap_a_cache_counts_for_nothing() -> None:
 
 
 def test_a_trifle_of_a_beginning_does_not_pile_requests_up() -> None:
-    """A system prompt that all share must not lead all to the replica that was first."""
+    """Duty engine-13: A system prompt that all share must not lead all to the replica that was first."""
     assert first(caching("a", 0), caching("b", 6, matched=2048)) == {"a"}
 
 
