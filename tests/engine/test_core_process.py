@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Engine:
     ) -> None:
         self.process = process
         self.session = session
+        self.url = f"http://127.0.0.1:{port}"
         self.client = openai.AsyncOpenAI(
             base_url=f"http://127.0.0.1:{port}/v1", api_key="internal", max_retries=0
         )
@@ -54,16 +55,20 @@ class Engine:
 
 
 @asynccontextmanager
-async def serving(model: Path, *flags: str) -> AsyncIterator[Engine]:
+async def serving(model: Path, *flags: str, log: Path | None = None) -> AsyncIterator[Engine]:
+    """`log`: a file for what the processes write, instead of the test's own output."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "engine", "serve", str(model), "--served-model-name", "m"),
-        *("--port", str(port), "--internal-key", "internal", "--drain-grace-s", "0"),
-        *("--debug-invariants", "--kv-cache-memory-bytes", str(8 << 20), *flags),
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    with log.open("wb") if log is not None else nullcontext() as output:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "engine", "serve", str(model), "--served-model-name", "m"),
+            *("--port", str(port), "--internal-key", "internal", "--drain-grace-s", "0"),
+            *("--debug-invariants", "--kv-cache-memory-bytes", str(8 << 20), *flags),
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=output,
+            stderr=output,
+        )
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=KEY) as session:
         engine = Engine(process, port, session)
         try:
