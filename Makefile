@@ -1,4 +1,4 @@
-# install · run · check · test · bench · sim · chaos · fleet: the same commands here and in CI.
+# install · run · check · test · bench · sim · chaos · fleet · fuzz: the same commands here and in CI.
 # Needs python3 (3.11 or newer) and nothing running.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim chaos fleet canary real-templates clean
+.PHONY: install run check test bench sim chaos fleet canary fuzz real-templates clean
 
 install: $(VENV)/.with-dev
 
