@@ -51,14 +51,14 @@ class StreamScanner:
             self._tail = b""
         rest = b""
         if self._continuation is not None:
-            if not data.endswith(b"\n\n"):
+            if not _ends_an_event(data):
                 data = self._keep_tail(data)
                 rest, self._tail = self._tail, b""
             data = self._continuation.strip(data)
         if b'"usage"' in data or b'"error"' in data or b"[DONE]" in data or self._is_over:
             data = self._slowly(self._keep_tail(data))
         else:
-            if not data.endswith(b"\n\n"):
+            if not _ends_an_event(data):
                 data = self._keep_tail(data)
             self.events += data.count(b"\ndata:") + data.startswith(b"data:")
         if rest:
@@ -75,7 +75,9 @@ class StreamScanner:
         tail, self._tail = self._tail, b""
         if self._continuation is not None:
             return b""  # cut off in the middle: whoever goes on with the answer brings it whole
-        return self.feed(tail + b"\n\n") if tail.strip() else b""
+        if not tail.strip():
+            return b"" if self._is_over else tail
+        return self.feed(tail + b"\n\n")
 
     def _keep_tail(self, data: bytes) -> bytes:
         end = 0
@@ -121,6 +123,11 @@ class StreamScanner:
                 return shorter
         del fields["usage"]
         return b"data: " + orjson.dumps(fields) + b"\n\n"
+
+
+def _ends_an_event(data: bytes) -> bool:
+    """At a glance: nothing is left over. Of three line ends the first two close the event, the third begins the next."""
+    return data.endswith(b"\n\n") and data[-3:-2] not in (b"\n", b"\r")
 
 
 def _payload(event: bytes) -> bytes:

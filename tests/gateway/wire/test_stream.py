@@ -78,6 +78,14 @@ def test_everything_else_passes_byte_for_byte(places: list[int]) -> None:
     assert scanner.usage == EXPECTED
 
 
+@pytest.mark.parametrize("blank", [b"\n\n\n\n", b"\n\r\n\n", b"\r\n\n\n"])
+@pytest.mark.parametrize("place", range(1, 5))
+def test_blank_lines_are_cut_like_anything_else(blank: bytes, place: int) -> None:
+    data = CHUNK + blank + USAGE_EVENT
+    place += len(CHUNK)
+    assert scan([data[:place], data[place:]], hide=True)[0] == scan([data], hide=True)[0]
+
+
 def test_null_usage_is_removed_without_touching_the_rest() -> None:
     event = (
         b'data: {"id": "c", "choices": [{"delta": {"content": "a"}, "p": 1e-05}], "usage": null, "x": 1}\n\n'
