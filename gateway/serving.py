@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from gateway.clock import SystemClock
 from gateway.db import Database
+from gateway.http.protocol import BoundedProtocol
 from gateway.ids import IdSource
 from gateway.migrate import SchemaGuard, check_schema
 from gateway.obs.metrics import Metrics, serve_metrics
@@ -64,7 +65,7 @@ def server_config(app: Callable[..., Any], settings: Settings) -> uvicorn.Config
         host=settings.server.host,
         port=settings.server.port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="on",
         log_config=None,

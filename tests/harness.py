@@ -23,6 +23,7 @@ import uvicorn
 
 from gateway.app import GatewayApp, create_app
 from gateway.clock import Clock
+from gateway.http.protocol import BoundedProtocol
 from gateway.ids import TenantId, new_id
 from gateway.obs.logging import configure_logging
 from gateway.routing import Target
@@ -124,6 +125,7 @@ class Gateway:
             host="127.0.0.1",
             port=0,
             lifespan="on",
+            http=BoundedProtocol,
             log_config=None,
             loop="none",
             ws="none",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.errors import InvalidRequest
 from gateway.http.call import Call
 from gateway.tenancy import AdminPrincipal, KeyDirectory, Principal
 from gateway.tenancy.addresses import Network, client_address
@@ -18,15 +19,28 @@ class Authenticator:
 
     async def tenant(self, call: Call, scope: str | None = None) -> Principal:
         """The tenant comes from the credential and from nothing else that the caller sends."""
-        principal = await self._directory.authenticate(call.header(b"authorization"), self.address(call))
+        principal = await self._directory.authenticate(_credentials(call), self.address(call))
         call.tenant = principal.tenant_id
         if scope is not None:
             principal.require(scope)
         return principal
 
     async def admin(self, call: Call) -> AdminPrincipal:
-        return await self._directory.authenticate_admin(call.header(b"authorization"), self.address(call))
+        return await self._directory.authenticate_admin(_credentials(call), self.address(call))
 
     def address(self, call: Call) -> str | None:
         """Where the caller is, as far as trusted proxies say."""
-        return client_address(call.peer, call.header(b"x-forwarded-for"), self._trusted_proxies)
+        return client_address(call.peer, _forwarded_for(call), self._trusted_proxies)
+
+
+def _credentials(call: Call) -> str | None:
+    """One or none: of two, a proxy before us might have checked the other one."""
+    found = call.headers(b"authorization")
+    if len(found) > 1:
+        raise InvalidRequest("The Authorization header was sent more than once.")
+    return found[0] if found else None
+
+
+def _forwarded_for(call: Call) -> str:
+    """A proxy may append a line of its own instead of to the line that a caller made up: the lines are one list."""
+    return ",".join(call.headers(b"x-forwarded-for"))

@@ -83,6 +83,10 @@ class Call:
                 return str(value, "latin-1")
         return None
 
+    def headers(self, name: bytes) -> list[str]:
+        """Every value of a header, by its lower-case name, in the order they were sent."""
+        return [str(value, "latin-1") for key, value in self.scope["headers"] if key == name]
+
     async def body(self, limit_bytes: int) -> bytes:
         declared = self.header(b"content-length")
         if declared is not None and declared.isdecimal() and int(declared) > limit_bytes:

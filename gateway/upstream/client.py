@@ -149,7 +149,14 @@ class UpstreamClient:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
         try:
             return UpstreamReply(
-                await session.post(url, headers=headers, data=body, timeout=timeout, trace_request_ctx=trace)
+                await session.post(
+                    url,
+                    headers=headers,
+                    data=body,
+                    timeout=timeout,
+                    allow_redirects=False,  # an engine must not send a prompt, or the gateway, elsewhere
+                    trace_request_ctx=trace,
+                )
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectFailed(str(error)) from error
@@ -165,7 +172,9 @@ class UpstreamClient:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._pooled.request(method, url, headers=headers, data=body) as response,
+                self._pooled.request(
+                    method, url, headers=headers, data=body, allow_redirects=False
+                ) as response,
             ):
                 return response.status, await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -68,6 +68,26 @@ async def test_a_fresh_connection_that_dies_is_no_stale_one(
     assert len(engine.requests) == 1
 
 
+async def test_an_engine_cannot_send_a_request_elsewhere(engine: FakeEngine, client: UpstreamClient) -> None:
+    """A 307 would carry the prompt to whatever address the engine names, the machine's own metadata for one."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            f"HTTP/1.1 307 Go\r\nlocation: {engine.url}/v1/models\r\ncontent-length: 0\r\n\r\n".encode()
+        )
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        reply = await client.post(url, {}, b"{}", fresh=True)
+        assert reply.status == 307
+        await reply.read_whole()
+        assert (await client.fetch("GET", url, {}, None, 5.0))[0] == 307
+    assert engine.connections_made == 0
+
+
 async def test_nobody_listens(client: UpstreamClient) -> None:
     with pytest.raises(ConnectFailed):
         await client.post("http://127.0.0.1:9/", {}, b"{}")
