@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from unicodedata import category
 
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
@@ -325,6 +326,8 @@ def _new_row(
 def check_name(name: str) -> None:
     if not 0 < len(name.strip()) <= NAME_MAX:
         raise InvalidValue(f"The name must have 1 to {NAME_MAX} characters.", "name")
+    if any(category(character) == "Cc" for character in name):
+        raise InvalidValue("The name must be one line, without control characters.", "name")
 
 
 def _check_options(options: KeyOptions, now: datetime) -> None:

@@ -18,6 +18,7 @@ from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 from gateway.ids import PoolId, TenantId
+from gateway.pool.addresses import unsafe_url
 from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository, ReplicaCondition
 from gateway.pool.spec import EngineSpec
@@ -67,6 +68,7 @@ class PoolRoutes:
         router.add_api_route("/replicas/{replica_id}", self.retrieve_replica, methods=["GET"])
 
     async def create(self, request: Request, body: PoolBody) -> Json:
+        _check_urls(body.spec)
         pool = PoolView(PoolId(self._p.ids.new("pool")), body.name, body.spec, 1, True, body.traffic)
         async with self._p.database.write() as session:
             await self._require_projects(session, body.reserved_projects)
@@ -94,6 +96,7 @@ class PoolRoutes:
         return _pool(*found, replicas)
 
     async def update(self, request: Request, pool_id: str, body: PoolChange) -> Json:
+        _check_urls(body.spec)
         async with self._p.database.write() as session:
             found = await self._pools.pool(session, PoolId(pool_id), lock=True)
             if found is None:
@@ -147,6 +150,13 @@ class PoolRoutes:
         for project_id in project_ids:
             if not await self._routing.has_tenant(session, TenantId(project_id)):
                 raise InvalidValue("There is no such project.", "reserved_projects")
+
+
+def _check_urls(spec: EngineSpec | None) -> None:
+    """Here and not in the specification: one that is stored stays readable when this rule changes."""
+    wrong = unsafe_url(spec.urls) if spec is not None else None
+    if wrong is not None:
+        raise InvalidValue(f"Invalid value for 'spec': {wrong}.", "spec")
 
 
 def _changed(pool: PoolView, body: PoolChange) -> PoolView:
