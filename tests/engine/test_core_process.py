@@ -14,12 +14,15 @@ from typing import Any
 
 import aiohttp
 import openai
+import psutil
 import pytest
 
 from tests.models import write_tiny_gemma3, write_tiny_llama
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = {"authorization": "Bearer internal"}
+KERNELS_GROWTH_MAX = 48 << 20
+"""70 sizes of steps need 350 kernels of 0.3 MiB and more."""
 PROMPT = "The keeper of the lighthouse wrote down every ship that passed."
 
 
@@ -104,6 +107,23 @@ async def test_a_tiny_model_end_to_end(tmp_path: Path, write: Any) -> None:
         async with engine.session.get("/internal/usage", params={"limit": "1000"}) as answer:
             ends = [r for r in (await answer.json())["records"] if r["kind"] == "end"]
         assert sum(end["completion_tokens"] for end in ends) == 12 * (2 + 1 + 6 + 4)
+
+
+async def test_steps_of_many_sizes_take_no_memory_for_good(tmp_path: Path) -> None:
+    """A kernel is written for every product and number of tokens; only so many are kept."""
+    write_tiny_llama(tmp_path / "model")
+    async with serving(tmp_path / "model", "--no-enable-prefix-caching") as engine:
+        core = psutil.Process((await engine.status())["core_pid"])
+
+        async def grown_by(sizes: range) -> int:
+            before = core.memory_info().rss
+            for size in sizes:
+                await engine.complete(prompt=[9] * size, max_tokens=1)
+            return core.memory_info().rss - before
+
+        first = await grown_by(range(100, 130))
+        later = await grown_by(range(30, 100))
+        assert later < KERNELS_GROWTH_MAX, f"{first >> 20} MiB at first, then {later >> 20} MiB"
 
 
 async def test_swapped_answers_and_the_gateways_terms_end_to_end(tmp_path: Path) -> None:

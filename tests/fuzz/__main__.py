@@ -18,7 +18,7 @@ from tests.models import write_tiny_llama
 PARTS = 10
 """Memory is looked at after each; from the third on, when caches are full and grammars were compiled, it must stand."""
 WARM_PARTS = 3
-GROWTH_MAX = 0.1
+GROWTH_MAX = 0.05
 
 
 def _rss(root: psutil.Process) -> dict[str, int]:
