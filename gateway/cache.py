@@ -18,6 +18,7 @@ CacheUnavailable = (RedisError, OSError)
 """What a command raises when the cache is away, still loading, failing over or full."""
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
+_TLS_SCHEME = "rediss://"
 _CONNECTIONS_MAX = 64
 _HEALTH_CHECK_INTERVAL_S = 15
 
@@ -27,12 +28,17 @@ def create_cache(settings: CacheSettings) -> Redis:
 
     A stale pooled connection (the server restarted) is replaced once, at once; there is no back-off, because
     the caller has its own way to go on. The owner closes it with `aclose()`. Raises SettingsError for an address
-    of another kind.
+    of another kind, and for one without TLS beside an authority to check it by.
     """
     url = settings.url.get_secret_value()
     tls = {"ssl_ca_certs": str(settings.ssl_ca_file)} if settings.ssl_ca_file else {}
     if not url.startswith(_SCHEMES):
         raise SettingsError(f"REDIS_URL must begin with one of {' '.join(_SCHEMES)}")
+    if tls and not url.startswith(_TLS_SCHEME):
+        raise SettingsError(
+            f"TOLLWAY_CACHE__SSL_CA_FILE needs a REDIS_URL that begins with {_TLS_SCHEME}: "
+            "without TLS there is no certificate to check"
+        )
     pool = BlockingConnectionPool.from_url(
         url,
         max_connections=_CONNECTIONS_MAX,

@@ -4,7 +4,8 @@ Everything goes through one queue and one connection in order: what waits while 
 out together with the next one, a post travels with the next call (or alone, a moment later), a close never
 overtakes its consume, and a caller that is cancelled while its
 call is under way does not lose the answer (`on_orphan` gets it). When the cache is away, calls fail at once
-with `ChannelLost`, posts wait (bounded), and the task probes until the cache is back.
+with `ChannelLost`, posts wait (bounded), and the task probes until the cache is back. A task that ends by what nobody
+foresaw counts as an outage too, and is begun again.
 It does not know what the script means.
 """
 
@@ -68,6 +69,7 @@ class ScriptChannel:
         self._idle = asyncio.Event()
         self._idle.set()
         self._up = True
+        self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
 
@@ -77,12 +79,13 @@ class ScriptChannel:
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="limiter-channel")
-        self._task.add_done_callback(_log_death)
+        self._task.add_done_callback(self._ended)
 
     async def stop(self, timeout_s: float) -> None:
         """Sends what is posted, if the cache takes it within the time."""
         if self._task is None:
             return
+        self._is_stopping = True
         if self.up:
             self._wake.set()
             with contextlib.suppress(TimeoutError):
@@ -118,14 +121,31 @@ class ScriptChannel:
         self._idle.clear()
 
     async def _run(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                await self._drain()
-                self._idle.set()
-        finally:
-            self._up = False
-            _fail_calls([*self._under_way, *self._queue])
+        if not self._up:  # the task before this one died, and what killed it may still be there
+            await asyncio.sleep(PROBE_INTERVAL_S)
+            await self._recover()
+        while True:
+            await self._wake.wait()
+            await self._drain()
+            self._idle.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """However the task ended: nobody may wait for it, and unless it was told to stop there is a next one. What was
+        under way is not sent again, since it may be what the task died of."""
+        was_up, self._up = self._up, False
+        under_way, self._under_way = self._under_way, ()
+        _fail_calls([*under_way, *self._queue])
+        error = None if task.cancelled() else task.exception()
+        if self._is_stopping:
+            return
+        self._queue = deque(item for item in self._queue if item.answer is None)
+        self.start()
+        if was_up:
+            _log.error("limiter's channel died; limits are local", error=repr(error))
+            self._on_lost()
+        for item in under_way:
+            if item.answer is None:
+                self._on_dropped()
 
     async def _drain(self) -> None:
         if self._later is not None:
@@ -141,6 +161,7 @@ class ScriptChannel:
                 continue
             for item, reply in zip(batch, replies, strict=True):
                 self._deliver(item, reply)
+            self._under_way = ()
         self._wake.clear()
 
     async def _send(self, batch: Sequence[_Item]) -> list[Reply | ResponseError]:
@@ -166,15 +187,22 @@ class ScriptChannel:
         self._on_lost()
         _fail_calls(waiting)
         self._queue = deque(item for item in waiting if item.answer is None)
+        self._under_way = ()
+        await self._recover()
+
+    async def _recover(self) -> None:
         while True:
             if await self._probe():
                 break
             await asyncio.sleep(PROBE_INTERVAL_S)
         posted = self._queue
         self._queue = deque()
-        self._on_recovered()  # what it posts goes first: a close must find its call again
-        self._queue.extend(posted)
         self._up = True
+        try:
+            self._on_recovered()  # what it posts goes first: a close must find its call again
+        finally:
+            self._queue.extend(posted)
+        self._wake.set()
         _log.warning("limiter found its cache again")
 
     async def _probe(self) -> bool:
@@ -204,8 +232,3 @@ def _fail_calls(items: Sequence[_Item]) -> None:
     for item in items:
         if item.answer is not None and not item.answer.done():
             item.answer.set_exception(ChannelLost())
-
-
-def _log_death(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("limiter's channel died; limits are local from now on", error=repr(task.exception()))

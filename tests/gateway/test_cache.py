@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from redis.asyncio import SSLConnection
 
 from gateway.cache import CacheUnavailable, create_cache
-from gateway.settings import CacheSettings
+from gateway.settings import CacheSettings, SettingsError
 
 
 def free_port() -> int:
@@ -41,3 +41,9 @@ async def test_tls_uses_the_given_authority(tmp_path: Path) -> None:
     assert cache.connection_pool.connection_class is SSLConnection
     assert cache.connection_pool.connection_kwargs["ssl_ca_certs"] == str(tmp_path / "ca.pem")
     assert cache.connection_pool.connection_kwargs["db"] == 2
+
+
+@pytest.mark.parametrize("url", ["redis://cache:6379/0", "unix:///run/cache.sock"])
+def test_an_authority_without_tls_is_refused_at_boot(url: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"TOLLWAY_CACHE__SSL_CA_FILE needs a REDIS_URL .* rediss://"):
+        create_cache(CacheSettings(url=SecretStr(url), ssl_ca_file=tmp_path / "ca.pem"))

@@ -9,6 +9,7 @@ import pytest
 from gateway.clock import SystemClock
 from gateway.errors import RateLimited
 from gateway.limits import Limiter, LimitRequest
+from gateway.limits.channel import PROBE_INTERVAL_S
 from gateway.obs.metrics import Metrics
 from gateway.tenancy.principal import LimitSet
 from tests.gateway.limits.support import (
@@ -18,6 +19,7 @@ from tests.gateway.limits.support import (
     admitted,
     advance,
     cache_of,
+    eventually,
     limiter_on,
     principal,
     settled,
@@ -368,4 +370,28 @@ async def test_unstarted_limiter_is_local_and_ends_a_call_once_there_too(cache_u
     for _ in range(3):
         tickets[0].give_back()
     assert (await limiter.consume(who, MODEL, ONE)).answer.levels == (6,)
+    await cache.aclose()
+
+
+async def test_a_channel_that_dies_is_an_outage_that_ends(cache_url: str) -> None:
+    """By what nobody foresaw: here a connection that cannot even be made."""
+    cache = cache_of(cache_url)
+    metrics = Metrics()
+    options = cache.connection_pool.connection_kwargs
+    options["ssl_ca_certs"] = "ca.pem"  # a connection without TLS does not know it, and raises a TypeError
+    limiter = Limiter(cache, SystemClock(), metrics, bytes)
+    limiter.start()
+    who = principal(LimitSet(requests_per_day=10))
+    ticket = await limiter.consume(who, MODEL, ONE)
+    assert ticket.local
+    assert not limiter.shared
+    assert "tollway_limiter_local 1.0" in metrics.render().decode()
+    await asyncio.sleep(PROBE_INTERVAL_S * 2.5)  # it dies again at each probe
+    assert "tollway_limiter_cache_failures_total 1.0" in metrics.render().decode()
+    del options["ssl_ca_certs"]
+    assert await eventually(lambda: limiter.shared)
+    assert "tollway_limiter_local 0.0" in metrics.render().decode()
+    assert not (await limiter.consume(who, MODEL, ONE)).local
+    await limiter.stop()
+    assert not limiter.shared
     await cache.aclose()
