@@ -42,6 +42,10 @@ class Machine:
         for name in ("key_pepper", "master_key"):
             secret_in(_secret(home, name))
 
+    @property
+    def pepper_file(self) -> str:
+        return str(_secret(self.home, "key_pepper"))
+
     def start_postgres(self) -> None:
         self.postgres = EmbeddedPostgres(self.home / "postgres")
         self.postgres.start()
@@ -114,7 +118,7 @@ class Machine:
         fixed = {
             "DATABASE_URL": self.database_url,
             "REDIS_URL": self.cache_url,
-            "TOLLWAY_SECURITY__KEY_PEPPER_FILE": str(_secret(self.home, "key_pepper")),
+            "TOLLWAY_SECURITY__KEY_PEPPER_FILE": self.pepper_file,
             "TOLLWAY_SECURITY__MASTER_KEY_FILE": str(_secret(self.home, "master_key")),
             "TOLLWAY_UPSTREAM__INTERNAL_KEY_FILE": str(_secret(self.home, "internal_key")),
             "TOLLWAY_POOL__RUN_DIR": str(self.run_dir),

@@ -225,6 +225,8 @@ class _Start:
                 "TOLLWAY_ENGINE_URL": engine_url,
                 "DATABASE_URL": self._machine.database_url,
                 "REDIS_URL": self._machine.cache_url,
+                # Commands that make or rotate keys need it as the parts do.
+                "TOLLWAY_SECURITY__KEY_PEPPER_FILE": self._machine.pepper_file,
             }
         )
         self._known = self._environment.read()

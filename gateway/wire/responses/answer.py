@@ -13,6 +13,7 @@ from gateway.wire.usage import read_usage
 __all__ = [
     "Ids",
     "call_item",
+    "call_status",
     "ended",
     "failed",
     "message_item",
@@ -46,14 +47,20 @@ def response_of_chat(body: bytes, repeated: Mapping[str, Any], request_id: str) 
     reasoned = message.get("reasoning_content") or message.get("reasoning")
     if reasoned:
         output.append(reasoning_item(ids.reasoning, reasoned))
-    status = ended(choices[0].get("finish_reason"))["status"]
-    if message.get("content") or not message.get("tool_calls"):
-        output.append(message_item(ids.message, message.get("content") or "", message.get("refusal"), status))
+    finish = ended(choices[0].get("finish_reason"))
+    calls: list[Json] = []
     for number, call in enumerate(message.get("tool_calls") or ()):
         function = call.get("function") or {}
         name, arguments = function.get("name", ""), function.get("arguments", "")
-        output.append(call_item(ids.call(number), call.get("id", ""), name, arguments, status))
-    finish = ended(choices[0].get("finish_reason"))
+        status = call_status(arguments, finish["status"])
+        calls.append(call_item(ids.call(number), call.get("id", ""), name, arguments, status))
+    if message.get("content") or not calls:
+        is_whole = any(
+            call["status"] == "incomplete" for call in calls
+        )  # then it was a call that was cut off
+        status = "completed" if is_whole else finish["status"]
+        output.append(message_item(ids.message, message.get("content") or "", message.get("refusal"), status))
+    output += calls
     created = fields.get("created", 0)
     return orjson.dumps(response(repeated, ids, created, output, fields.get("usage"), **finish))
 
@@ -115,6 +122,17 @@ def call_item(id: str, call_id: str, name: str, arguments: str, status: str = "c
         "name": name,
         "arguments": arguments,
     }
+
+
+def call_status(arguments: str, status: str) -> str:
+    """Of a call in an answer that ended with `status`: only one whose arguments break off is incomplete."""
+    if status == "completed":
+        return status
+    try:
+        orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return status
+    return "completed"
 
 
 def _usage(usage: Any) -> Json | None:

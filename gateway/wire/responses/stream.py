@@ -17,6 +17,7 @@ from gateway.wire.responses.answer import (
     Ids,
     Json,
     call_item,
+    call_status,
     ended,
     failed,
     message_item,
@@ -172,6 +173,8 @@ class EventWriter:
             self._write(f"response.{name}.done", item, content_index=0, text=item.text, **_logprobs(item))
             self._write("response.content_part.done", item, content_index=0, part=item.part)
         status = ended(self._finish)["status"]
+        if item.call is not None:
+            status = call_status(item.text, status)
         self._output.append(item.json(status))
         self._write("response.output_item.done", output_index=item.index, item=self._output[-1])
 

@@ -60,3 +60,20 @@ def test_a_failed_one_is_a_response_too() -> None:
     found = Response.model_validate(fields)
     assert found.error is not None
     assert (found.status, found.error.message) == ("failed", "broke")
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "statuses"),
+    [
+        ("so", ["{}", '{"a": 1}'], ["incomplete", "completed", "completed"]),
+        ("so", ["{}", '{"a": '], ["completed", "completed", "incomplete"]),
+        (None, ["{}"], ["completed"]),
+    ],
+)
+def test_only_what_breaks_off_is_incomplete(
+    content: str | None, arguments: list[str], statuses: list[str]
+) -> None:
+    calls = [{"id": f"call_{text}", "function": {"name": "f", "arguments": text}} for text in arguments]
+    found = answer({"content": content, "tool_calls": calls}, "length")
+    assert found.status == "incomplete"
+    assert [getattr(item, "status", None) for item in found.output] == statuses

@@ -6,6 +6,7 @@ import itertools
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import ResponseStreamEvent
@@ -114,3 +115,18 @@ def test_nonsense_is_passed_over() -> None:
         "response.in_progress",
         "response.completed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rest", "statuses"), [('{"a": 1}', ["completed", "completed"]), ('{"a"', ["completed", "incomplete"])]
+)
+def test_only_what_breaks_off_is_incomplete(rest: str, statuses: list[str]) -> None:
+    raw = written(
+        chunk({"content": "so"})
+        + chunk(call(0, rest, id="call_1", name="f"))
+        + chunk({}, "length")
+        + replies.DONE
+    )
+    last = events_of(raw)[-1]
+    assert last["type"] == "response.incomplete"
+    assert [item["status"] for item in last["response"]["output"]] == statuses
