@@ -13,7 +13,7 @@ import socket
 import sys
 
 from engine.config import ConfigError
-from engine.flags import add_flags, check_files, config_of, unknown_flag
+from engine.flags import add_flags, check_files, config_of, dashed, unknown_flag
 
 
 def main() -> int:
@@ -27,7 +27,8 @@ def main() -> int:
         "bench", help="measure a server: bench serve|peer|offline --help", add_help=False
     )
     bench.add_argument("rest", nargs=argparse.REMAINDER)
-    arguments, unknown = parser.parse_known_args()
+    given = sys.argv[1:]
+    arguments, unknown = parser.parse_known_args(dashed(given) if given[:1] == ["serve"] else given)
     if unknown:
         serve.error(unknown_flag(serve, unknown[0]))
     logging.basicConfig(

@@ -98,10 +98,19 @@ def unknown_flag(parser: argparse.ArgumentParser, flag: str) -> str:
     return f"{flag} is not known" + (f": did you mean {near[0]}?" if near else "; see --help")
 
 
+def dashed(arguments: Sequence[str]) -> list[str]:
+    """`--max_model_len=5`, as older command lines spell it, as `--max-model-len=5`."""
+    found = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        found.append(name.replace("_", "-") + equals + value if argument.startswith("--") else argument)
+    return found
+
+
 def parse(arguments: Sequence[str]) -> EngineConfig:
     parser = argparse.ArgumentParser(prog="python -m engine serve", allow_abbrev=False)
     add_flags(parser)
-    return config_of(parser.parse_args(arguments))
+    return config_of(parser.parse_args(dashed(arguments)))
 
 
 def whole_number(text: str) -> int:

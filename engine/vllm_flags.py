@@ -106,6 +106,7 @@ _GRAPHS = (
 _PACED = "prompts are always cut and paced beside answers: see --max-num-mixed-tokens"
 _PROMPTS_SECRET = "prompts are never logged; --journal-dir keeps one record of each request's tokens"
 _CONFIG_JSON = "shape and rope come from config.json: change it there"
+_GRAMMARS = "grammars are xgrammar's, compiled beside the engine"
 _NO_TRANSFER = "pages are not moved between replicas: prompts and answers run in the same engine"
 
 VLLM_FLAGS: tuple[VllmFlag, ...] = (
@@ -120,7 +121,8 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _refused("--hf-config-path", says=_CONFIG_JSON),
     _only("--model-impl", values=("auto", "vllm"), says="every family has one implementation"),
     _refused(
-        "--override-generation-config", says="change generation_config.json, or --generation-config none"
+        "--override-generation-config",
+        says="give --generation-config a directory with another generation_config.json, or none",
     ),
     _refused(
         "--model-loader-extra-config", says="weights are read from safetensors or GGUF files as they are"
@@ -155,17 +157,26 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _only(
         *("--scheduling-policy",),
         values=("fcfs", "priority"),
-        says="interactive goes before batch, ids of a class share by weight; priorities come with the internal key",
+        says="interactive goes before batch, ids of a class share by weight; priority orders an id's own requests",
     ),
     _refused("--speculative-config", "--speculative-model", "--num-speculative-tokens", says=_NO_DRAFTS),
     # Memory
     _only("--block-size", values=("16",), says="a page holds 16 tokens"),
     _only("--prefix-caching-hash-algo", values=("sha256", "sha256_cbor"), says="pages are found by SHA-256"),
-    _only("--cpu-offload-gb", values="0", says="weights stay on the GPU: halve them with --quantization fp8"),
+    _only(
+        "--cpu-offload-gb",
+        values=("0", "0.0"),
+        says="weights stay on the GPU: halve them with --quantization fp8",
+    ),
     _taken("--swap-space", says="for swapping give --kv-offload-gib, and --preemption-mode swap"),
     _refused("--enable-sleep-mode", takes="nothing", says="a pool that is not needed has no replicas"),
     _refused("--kv-transfer-config", "--kv-events-config", says=_NO_TRANSFER),
-    _taken("--disable-cascade-attn", takes="nothing", says="shared beginnings need no second kernel"),
+    _taken(
+        "--calculate-kv-scales", takes="nothing", says="scales of an eight-bit cache follow from the weights"
+    ),
+    _taken("--attention-backend", "--performance-mode", says="kernels are chosen by shape"),
+    _refused("--kv-offloading-backend", says="host memory is --kv-offload-gib"),
+    _taken("--disable-cascade-attn", takes="nothing", says="shared beginnings have no kernel of their own"),
     _taken("--compilation-config", "-O", "-cc", "--max-seq-len-to-capture", says=_GRAPHS),
     _taken("--cuda-graph-sizes", "--cudagraph-capture-sizes", takes="many", says=_GRAPHS),
     # Requests and answers
@@ -173,7 +184,9 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _only("--chat-template-content-format", values=("auto", "string"), says="text parts are joined"),
     _only("--max-logprobs", values=_UP_TO_20, says="a request may ask for 20 a token, as OpenAI's may"),
     _refused(
-        "--return-tokens-as-token-ids", takes="nothing", says="ask with return_token_ids in the request"
+        "--return-tokens-as-token-ids",
+        takes="nothing",
+        says="ask with return_tokens_as_token_ids in the request",
     ),
     _refused(
         *("--enable-force-include-usage",),
@@ -183,7 +196,21 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _taken("--enable-prompt-tokens-details", takes="nothing", says="usage always names cached tokens"),
     _taken("--enable-request-id-headers", takes="nothing", says="every answer has its x-request-id"),
     _taken("--enable-server-load-tracking", takes="nothing", says="/load and every answer's headers tell it"),
-    _only("--guided-decoding-backend", values=("auto", "xgrammar"), says="grammars are xgrammar's"),
+    _only("--guided-decoding-backend", values=("auto", "xgrammar"), says=_GRAMMARS),
+    _only("--structured-outputs-config.backend", values=("auto", "xgrammar"), says=_GRAMMARS),
+    _refused("--structured-outputs-config", says=_GRAMMARS),
+    _only(
+        "--logprobs-mode",
+        values=("raw_logprobs",),
+        says="log-probabilities are the model's own, before temperature",
+    ),
+    _refused(
+        *("--exclude-tools-when-tool-choice-none",),
+        takes="nothing",
+        says="leave tools out of the request to keep them out of the prompt",
+    ),
+    _refused("--default-chat-template-kwargs", says="give chat_template_kwargs in the request"),
+    _taken("--stream-interval", says="a stream is written once a step"),
     _taken("--enable-reasoning", takes="nothing", says="--reasoning-parser decides"),
     _refused("--tool-parser-plugin", "--reasoning-parser-plugin", says=_NO_CODE),
     _refused("--logits-processors", takes="many", says=_NO_CODE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import secrets
 import signal
@@ -88,6 +89,8 @@ async def _main(control: socket.socket) -> int:
     except (TokenizerError, ChatTemplateError, GGUFError, OSError) as error:
         _LOG.error("%s", error)  # what is wrong with the checkpoint's files
         return 1
+    gc.collect()
+    gc.freeze()  # vocabulary and code live as long as the process; collections need not look at them
     return await process.run(lines)
 
 

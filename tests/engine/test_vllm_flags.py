@@ -23,6 +23,7 @@ COMMAND_LINES = {
     "--uvicorn-log-level warning --max-seq-len-to-capture 8192 --download-dir /data",
     "agents": "m --api-key k --scheduling-policy priority --async-scheduling --max-logprobs 20 "
     "--enable-prompt-tokens-details --guided-decoding-backend xgrammar -O3 --cuda-graph-sizes 1 2 4",
+    "underscores": "m --max_model_len=8k --gpu_memory_utilization 0.9 --cpu_offload_gb 0.0",
     "fp8": "m -q fp8 --kv-cache-dtype fp8 -tp 1 -dp 1 --enforce-eager --max-model-len 32K --shutdown-timeout 60",
 }
 REFUSED = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -40,3 +41,19 @@ def test_number_of_values() -> None:
     assert len(parse_json(most)["a"]) == MAX_VALUES
     with pytest.raises(ApiError, match="values"):
         parse_json(most[:-2] + b",0]}")
+
+
+def test_no_collection_looks_at_a_body_that_comes_into_being() -> None:
+    seen: list[str] = []
+    raw = json.dumps({"x": [[1]] * 100_000}).encode()
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        seen.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        parse_json(raw)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(seen) <= 4  # that of what came before, and of the depth's check
+    assert gc.isenabled()

@@ -159,11 +159,13 @@ async def test_bounds_of_a_body(server: Server) -> None:
     """Bytes, depth, number of values: refused before anything else looks at them."""
     deep = b'{"model": "tiny", "prompt": "a", "x": ' + b'[{"a":' * 64 + b"1" + b"}]" * 64 + b"}"
     values = b'{"model": "tiny", "prompt": "a", "x": [' + b"0," * json_body.MAX_VALUES + b"0]}"
+    boxes = b'{"model": "tiny", "prompt": "a", "x": [' + b"[]," * json_body.MAX_BOXES + b"0]}"
     hopeless = b'{"a":' + b"[" * 100_000
     for raw, status, says in (
         (b"x" * (MAX_BODY_BYTES + 1), 413, "larger than"),
         (deep, 400, "nested deeper than 128"),
         (values, 400, "more than 1048576 values"),
+        (boxes, 400, "more than 262144 arrays and objects"),
         (hopeless, 400, "not valid JSON"),
     ):
         async with (
