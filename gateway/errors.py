@@ -36,12 +36,22 @@ __all__ = [
     "RateLimited",
     "ServerError",
     "ServiceUnavailable",
+    "UnknownUrl",
     "UnsupportedParameter",
     "UpstreamTimeout",
+    "brief",
 ]
+
+ECHO_CHARS_MAX = 256
 
 LimitKind = Literal["requests", "tokens"]
 QuotaCode = Literal["insufficient_quota", "project_spend_limit_exceeded", "organization_spend_limit_exceeded"]
+
+
+def brief(text: str) -> str:
+    """What a caller sent, fit for a message or a log: short, and without characters that nobody sees."""
+    shown = "".join(one for one in text[:ECHO_CHARS_MAX] if one.isprintable())
+    return shown if len(text) <= ECHO_CHARS_MAX else f"{shown}…"
 
 
 class GatewayError(Exception):
@@ -182,7 +192,7 @@ class ModelNotFound(ClientError):
 
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"The model `{model}` does not exist or you do not have access to it.",
+            f"The model `{brief(model)}` does not exist or you do not have access to it.",
             status=404,
             code="model_not_found",
             param="model",
@@ -196,10 +206,17 @@ class NotFound(ClientError):
         super().__init__(message, status=404)
 
 
+class UnknownUrl(NotFound):
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"Invalid URL ({method} {brief(path)})")
+
+
 class MethodNotAllowed(ClientError):
     def __init__(self, method: str, path: str, allowed: str) -> None:
         super().__init__(
-            f"Not allowed to {method} on {path}. Allowed: {allowed}.", status=405, headers={"allow": allowed}
+            f"Not allowed to {method} on {brief(path)}. Allowed: {allowed}.",
+            status=405,
+            headers={"allow": allowed},
         )
 
 

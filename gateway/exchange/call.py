@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.clock import Clock
-from gateway.errors import EngineFailed, GatewayError, UpstreamTimeout
+from gateway.errors import EngineFailed, GatewayError, NoReplicaReady, UpstreamTimeout
 from gateway.exchange.identity import Pseudonyms
 from gateway.exchange.sink import ClientGone, Sink
 from gateway.exchange.state import Attempt, Exchange
@@ -55,7 +55,10 @@ class UpstreamCalls:
             over = isinstance(error, ConnectFailed)
             if over:
                 attempt.did_nothing()
-            raise AttemptFailed("failed", EngineFailed(), is_over=over) from error
+            # Nobody is there. If nobody else is either, it is as if none had been ready.
+            is_away = over and not exchange.has_data
+            failure = NoReplicaReady() if is_away else EngineFailed()
+            raise AttemptFailed("failed", failure, is_over=over) from error
         except EventTooLarge as error:
             raise AttemptFailed("failed", EngineFailed(), is_over=False) from error
         except TimeoutError as error:

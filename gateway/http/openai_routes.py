@@ -30,6 +30,8 @@ OWNER = "tollway"
 LAST_WORD_S = 5.0
 """How long the event that ends a broken stream may wait for a reader."""
 RETRY_COUNT_DIGITS = 3
+UNKNOWN_MODEL = "(unknown)"
+"""In logs and metrics, for whatever a caller calls a model that it has no route to."""
 
 
 class OpenAIRoutes:
@@ -84,7 +86,8 @@ class OpenAIRoutes:
         body = await call.body(self._body_bytes_max)
         asked = parse_response(body) if endpoint == RESPONSES else None
         request = asked.request if asked is not None else parse_generation(endpoint, body)
-        call.model = request.model
+        is_known = self._catalogue.resolve(principal.tenant_id, request.model) is not None
+        call.model = request.model if is_known else UNKNOWN_MODEL
         caller = Caller(principal, _retry_count(call.header(b"x-stainless-retry-count")))
         key = call.header(b"idempotency-key")
         if key is None or not principal.is_idempotent:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import unquote
 
-from gateway.errors import MethodNotAllowed, NotFound
+from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.http.batch_routes import BatchRoutes
 from gateway.http.call import Call
 from gateway.http.file_routes import FileRoutes
@@ -60,13 +60,13 @@ class Router:
             call.endpoint = "admin"
             await self._admin(call)
         else:
-            raise NotFound(f"Invalid URL ({call.method} {call.path})")
+            raise UnknownUrl(call.method, call.path)
 
     async def _one(self, call: Call, kind: str, id: str, part: str | None) -> None:
         """One file or batch, or a part of it."""
         handlers = self._parts.get((kind, part))
         if handlers is None:
-            raise NotFound(f"Invalid URL ({call.method} {call.path})")
+            raise UnknownUrl(call.method, call.path)
         handler = handlers.get(call.method)
         if handler is None:
             raise MethodNotAllowed(call.method, call.path, ", ".join(handlers))

@@ -25,8 +25,9 @@ from gateway.errors import (
     InvalidValue,
     MethodNotAllowed,
     MissingParameter,
-    NotFound,
     ServiceUnavailable,
+    UnknownUrl,
+    brief,
 )
 from gateway.http.admin.access import PREFIX, Caller, guarded_route
 from gateway.http.admin.accounts import AccountRoutes
@@ -216,7 +217,7 @@ async def _render(request: Request, error: Exception) -> Response:
 async def _render_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    param = ".".join(str(part) for part in first["loc"][1:]) or None
+    param = brief(".".join(str(part) for part in first["loc"][1:])) or None
     if first["type"] == "missing" and param is not None:
         return await _render(request, MissingParameter(param))
     if first["type"] == "json_invalid" or param is None:
@@ -232,7 +233,7 @@ async def _render_http(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return await _render(request, MethodNotAllowed(method, path, allowed))
-    return await _render(request, NotFound(f"Invalid URL ({method} {path})"))
+    return await _render(request, UnknownUrl(method, path))
 
 
 async def _render_database(request: Request, error: Exception) -> Response:
