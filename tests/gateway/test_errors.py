@@ -18,6 +18,7 @@ ROWS = [
     ),
     (errors.ModelNotFound("m"), 404, "invalid_request_error", "model_not_found", "model"),
     (errors.NotFound("Unknown request URL"), 404, "invalid_request_error", None, None),
+    (errors.UnknownUrl("GET", "/x"), 404, "invalid_request_error", None, None),
     (errors.MethodNotAllowed("PUT", "/v1/models", "GET"), 405, "invalid_request_error", None, None),
     (errors.Conflict("archived"), 409, "invalid_request_error", None, None),
     (errors.InvalidRequest("bad JSON"), 400, "invalid_request_error", None, None),
@@ -64,6 +65,7 @@ ROWS = [
     (errors.ServiceUnavailable("away"), 503, "service_unavailable_error", "server_is_overloaded", None),
     (errors.UpstreamTimeout(), 504, "server_error", "timeout", None),
     (errors.EngineFailed(), 500, "server_error", None, None),
+    (errors.NoReplicaReady(), 503, "service_unavailable_error", "server_is_overloaded", None),
     (errors.InternalError("req_1"), 500, "server_error", None, None),
 ]
 
@@ -85,7 +87,7 @@ def test_only_declared_client_errors_are_4xx(error: GatewayError) -> None:
 
 def test_every_error_has_a_row() -> None:
     covered = {type(row[0]).__name__ for row in ROWS}
-    bases = {"GatewayError", "ClientError", "ServerError", "LimitKind", "QuotaCode"}
+    bases = {"GatewayError", "ClientError", "ServerError", "LimitKind", "QuotaCode", "brief"}
     assert covered == set(errors.__all__) - bases
 
 
