@@ -210,7 +210,11 @@ class GatewayApp:
             replicas=self.replicas,
             calls=UpstreamCalls(self.client, self.replicas, pseudonyms, self.clock),
             closer=self.closer,
-            dialects={OWN_ENGINE: NativeDialect(), "openai": GenericDialect()},
+            dialects={
+                OWN_ENGINE: NativeDialect(),
+                "vllm": GenericDialect(takes_salt=True),
+                "openai": GenericDialect(),
+            },
             engine_key=self.engine_key,
             timeouts=Timeouts.of(self.settings.upstream),
             clock=self.clock,

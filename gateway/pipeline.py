@@ -108,7 +108,9 @@ class Pipeline:
         self, caller: Caller, request: GenerationRequest, request_id: RequestId, target: Target
     ) -> Exchange:
         p, principal, arrived = self._p, caller.principal, self._p.clock.monotonic()
-        sizes = sizes_of(principal, request, target, p.estimator)
+        sizes = sizes_of(
+            principal, request, target, p.estimator, is_told=p.attempts.tells_prompt_bound(target)
+        )
         ticket = await p.limiter.consume(
             principal, request.model, LimitRequest(sizes.estimate, caller.request_class)
         )

@@ -177,9 +177,9 @@ class Gateway:
         return Tenant(project["id"], key["value"], key["id"])
 
     async def pool(self, *engines: FakeEngine, kind: str = "tollway", name: str = "pool") -> str:
-        spec: dict[str, Any] = {"model": "model", "served_names": [engines[0].model]}
+        spec: dict[str, Any] = {"model": "model", "served_names": [engines[0].model], "kind": kind}
         if kind == "external":
-            spec |= {"kind": kind, "urls": [engine.url for engine in engines]}
+            spec["urls"] = [engine.url for engine in engines]
         pool = await self.admin("POST", "/pools", {"name": name, "spec": spec})
         for engine in engines:
             await self.replica(pool["id"], engine)

@@ -21,7 +21,7 @@ from gateway.exchange.sink import Sink
 from gateway.exchange.state import Attempt, Exchange
 from gateway.ids import PoolId, ReplicaId
 from gateway.obs.metrics import Metrics
-from gateway.routing import LiveReplica, Replicas
+from gateway.routing import LiveReplica, Replicas, Target
 from gateway.routing.target import PoolTimes
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
 from gateway.wire import Continuation, StreamScanner
@@ -144,6 +144,10 @@ class Attempts:
             await self.closer.stop(exchange, attempt)
         else:
             await self.closer.abandon(exchange, attempt)
+
+    def tells_prompt_bound(self, target: Target) -> bool:
+        """Whether the engines there refuse a prompt above `Order.max_prompt_tokens`."""
+        return dialect_of(target.engine_kind, self.dialects).has_journal
 
     def _could_resume(self, exchange: Exchange, replica: LiveReplica) -> bool:
         dialect = dialect_of(exchange.target.engine_kind, self.dialects)

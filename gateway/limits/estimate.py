@@ -1,6 +1,6 @@
 """How many tokens a call will need, without a tokenizer: bytes divided by what a token has cost so far.
 
-Learns per served model from settled calls. Only limits use this; money is held at the hard upper bound. It
+Learns per served model from settled calls. Limits use this, and the cap of a prompt where no engine applies it; money is held at the hard upper bound. It
 does not know where the bytes come from.
 """
 
@@ -15,6 +15,8 @@ DECAY = 0.98
 """Weight of the past per settled call: about the last 50 calls count."""
 BYTES_PER_TOKEN_START = 1.0
 BYTES_PER_TOKEN_MAX = 16.0
+BYTES_PER_TOKEN_USUAL = 4.0
+"""Of JSON around English text: what a refusal is judged by as long as nothing is learned, which it would prevent."""
 TEMPLATE_TOKENS = 8
 TEMPLATE_TOKENS_PER_MESSAGE = 6
 
@@ -50,6 +52,11 @@ class TokenEstimator:
         state.prompt_tokens = state.prompt_tokens * DECAY + prompt_tokens
         state.output_tokens = state.output_tokens * DECAY + output_tokens
         state.calls = state.calls * DECAY + 1
+
+    def prompt_tokens(self, model: str, prompt_bytes: int) -> int:
+        """The likely size, where the limits' estimate before anything is learned is the largest one."""
+        usual = model not in self._learned
+        return math.ceil(prompt_bytes / (BYTES_PER_TOKEN_USUAL if usual else self.bytes_per_token(model)))
 
     def bytes_per_token(self, model: str) -> float:
         state = self._learned.get(model)

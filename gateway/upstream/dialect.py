@@ -61,7 +61,7 @@ class Figure:
 class Dialect(Protocol):
     @property
     def has_journal(self) -> bool:
-        """The engine can say afterwards what it produced."""
+        """The engine can say afterwards what it produced, and refuses a prompt above the bound it is told."""
         ...
 
     @property

@@ -34,6 +34,7 @@ RESPONSES: Endpoint = "responses"
 
 CHOICES_MAX = 128
 PROMPTS_MAX = 2048
+TEXT_PARTS = frozenset({"text", "input_text", "refusal"})
 OUTPUT_TOKENS_MAX = 1 << 20
 # The serialiser follows 254 levels, the parser 1,024: what cannot be sent on must not be admitted.
 DEPTH_MAX = 250
@@ -185,7 +186,12 @@ def _max_output(endpoint: Endpoint, fields: dict[str, Any]) -> int | None:
 def _choices(endpoint: Endpoint, fields: dict[str, Any], parts: int) -> int:
     if endpoint == EMBEDDINGS:
         return 1
-    return (1 if endpoint == CHAT else parts) * _integer(fields, "n", 1, CHOICES_MAX, 1)
+    choices = _integer(fields, "n", 1, CHOICES_MAX, 1)
+    if endpoint == CHAT:
+        return choices
+    if fields.get("best_of") not in (None, choices):  # answers that are made, and not counted
+        raise UnsupportedParameter("best_of")
+    return parts * choices
 
 
 def _parts(endpoint: Endpoint, fields: dict[str, Any]) -> int:
@@ -210,9 +216,21 @@ def _check_message(index: int, message: Any) -> None:
         raise InvalidRequest(f"'messages[{index}]' must be an object.", f"messages[{index}]")
     if not isinstance(message.get("role"), str):
         raise InvalidRequest(f"'messages[{index}].role' must be a string.", f"messages[{index}].role")
-    if not isinstance(message.get("content"), str | list | None):
-        name = f"messages[{index}].content"
+    content, name = message.get("content"), f"messages[{index}].content"
+    if not isinstance(content, str | list | None):
         raise InvalidRequest(f"'{name}' must be a string or an array.", name)
+    if isinstance(content, list):
+        for number, part in enumerate(content):
+            _check_part(part, f"{name}[{number}]")
+
+
+def _check_part(part: Any, name: str) -> None:
+    """Text only: an engine would fetch an image's address from where it stands, and its bytes say nothing of its tokens."""
+    if not isinstance(part, dict):
+        raise InvalidRequest(f"'{name}' must be an object.", name)
+    kind = part.get("type")
+    if not isinstance(kind, str) or kind not in TEXT_PARTS:
+        raise UnsupportedParameter(f"{name}.type")
 
 
 def _texts(fields: dict[str, Any], name: str) -> int:
@@ -226,6 +244,13 @@ def _texts(fields: dict[str, Any], name: str) -> int:
         raise InvalidRequest(f"'{name}' must be a string or an array.", name)
     if not texts:
         raise InvalidValue(f"'{name}' must not be empty.", name)
-    if not isinstance(texts[0], int) and len(texts) > PROMPTS_MAX:
+    kinds = set(map(type, texts))
+    if kinds == {int}:
+        return 1
+    if len(texts) > PROMPTS_MAX:
         raise InvalidValue(f"'{name}' must not hold more than {PROMPTS_MAX} texts.", name)
-    return 1 if isinstance(texts[0], int) else len(texts)
+    if kinds != {str} and (kinds != {list} or any(set(map(type, ids)) - {int} for ids in texts)):
+        raise InvalidRequest(
+            f"'{name}' must hold only strings, only token ids, or only lists of these.", name
+        )
+    return len(texts)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gateway.upstream.dialect import Order
-from gateway.wire.request import CHAT, parse_generation
+from gateway.wire.request import CHAT, Endpoint, parse_generation
 from tests.fakes.engine import FakeEngine
 
 ORDER = Order(
@@ -26,8 +26,10 @@ ORDER = Order(
 BODY = {"model": "served", "messages": [{"role": "user", "content": "x"}], "cache_salt": "theirs", "new": 1}
 
 
-def sent(dialect: Any, **fields: Any) -> tuple[str, dict[str, str], dict[str, Any]]:
-    request = parse_generation(CHAT, json.dumps(BODY | fields).encode())
+def sent(
+    dialect: Any, endpoint: Endpoint = CHAT, **fields: Any
+) -> tuple[str, dict[str, str], dict[str, Any]]:
+    request = parse_generation(endpoint, json.dumps(BODY | fields).encode())
     call = dialect.prepare("http://e", "key", request, ORDER)
     return call.url, dict(call.headers), json.loads(call.body)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.server.messages import _TEXT_PARTS
 from gateway.errors import GatewayError
 from gateway.wire.request import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, parse_generation, render
 
@@ -96,6 +97,40 @@ def test_refuses_with_the_field(raw: bytes, code: str | None, param: str | None)
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, code, param)
 
 
+@pytest.mark.parametrize(
+    ("part", "code", "place"),
+    [
+        ({"type": "image_url", "image_url": {"url": "http://10.0.0.1/"}}, "unsupported_parameter", ".type"),
+        ({"type": "input_audio", "input_audio": {"data": ""}}, "unsupported_parameter", ".type"),
+        ({"type": "file", "file": {"file_id": "x"}}, "unsupported_parameter", ".type"),
+        ({"image_url": "http://10.0.0.1/"}, "unsupported_parameter", ".type"),
+        ({"type": ["text"], "text": "x"}, "unsupported_parameter", ".type"),
+        ("http://10.0.0.1/", None, ""),
+    ],
+)
+def test_a_part_that_is_no_text_reaches_no_engine(part: Any, code: str | None, place: str) -> None:
+    turn = {"role": "user", "content": [{"type": "text", "text": "x"}, part]}
+    with pytest.raises(GatewayError) as caught:
+        parse(messages=[{"role": "system", "content": "x"}, turn])
+    assert (caught.value.status, caught.value.code) == (400, code)
+    assert caught.value.param == f"messages[1].content[1]{place}"
+
+
+def test_parts_of_text_are_those_of_our_engine() -> None:
+    for kind in _TEXT_PARTS:
+        turn = {"role": "user", "content": [{"type": kind, _TEXT_PARTS[kind]: "x"}]}
+        assert parse(messages=[turn]).fields["messages"] == [turn]
+
+
+def test_answers_that_are_made_and_not_given_are_refused() -> None:
+    body = {"model": "m", "prompt": "a", "n": 2, "best_of": 2}
+    assert parse_generation(COMPLETIONS, json.dumps(body).encode()).choices == 2
+    with pytest.raises(GatewayError) as caught:
+        parse_generation(COMPLETIONS, json.dumps(body | {"best_of": 3}).encode())
+    assert (caught.value.status, caught.value.code) == (400, "unsupported_parameter")
+    assert caught.value.param == "best_of"
+
+
 def test_brackets_in_a_text_are_no_depth() -> None:
     assert json.loads(render(parse(x="[" * 300), {}, frozenset()))["x"] == "[" * 300
 
@@ -106,6 +141,12 @@ def test_brackets_in_a_text_are_no_depth() -> None:
         (None, "missing_required_parameter"),
         (1, None),
         ([], "invalid_value"),
+        ([True, "x"], None),
+        ([None, {}], None),
+        ([1, "x"], None),
+        (["x", [1]], None),
+        ([[1], [True]], None),
+        ([[1, "x"]], None),
         (["a"] * 2049, "invalid_value"),
     ],
 )
