@@ -47,7 +47,9 @@ class Served:
 
 @pytest.fixture
 def gateway_changes() -> dict[str, Any]:
-    return {"upstream": {"internal_key": "internal", "first_token_timeout_s": 120.0}}
+    return {
+        "upstream": {"internal_key": "internal", "first_token_timeout_s": 120.0, "connect_timeout_s": 30.0}
+    }
 
 
 @pytest.fixture
