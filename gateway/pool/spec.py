@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
-__all__ = ["EngineKind", "EngineSpec", "FlagValue", "Placement"]
+__all__ = ["EngineKind", "EngineSpec", "FlagValue", "Placement", "ServedName"]
 
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
 ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
@@ -101,6 +101,12 @@ class EngineSpec(BaseModel):
             raise ValueError("urls: an external engine needs at least one")
         if len(set(self.urls)) != len(self.urls):
             raise ValueError("urls: an address is given twice")
+        for url in self.urls:
+            if url.username or url.password or url.query is not None or url.fragment is not None:
+                # Not named in the message: it may hold a password.
+                raise ValueError(
+                    "urls: an address has no user, password, query or fragment; it is shown in clear"
+                )
         if self.flags or self.gpus:
             raise ValueError("flags, gpus: an external engine is not started here and takes none")
         return self

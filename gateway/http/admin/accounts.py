@@ -16,6 +16,7 @@ from gateway.http.admin.common import (
     Json,
     Lifetime,
     Limit,
+    Name,
     Page,
     actor_of,
     instant_in,
@@ -31,20 +32,20 @@ __all__ = ["AccountRoutes"]
 
 
 class AccountBody(Body):
-    name: str
+    name: Name
     create_service_account_only: bool | None = None
     expires_in_seconds: Lifetime | None = None
 
 
 class AccountChange(Body):
-    name: str | None = None
+    name: Name | None = None
     role: Literal["owner", "member"] | None = None
 
 
 class AccountKeyBody(Body):
     """A key without a name has its account's."""
 
-    name: str | None = None
+    name: Name | None = None
     scopes: list[str] = Field(default=[MODEL_SCOPE], max_length=20)
     expires_in_seconds: Lifetime | None = None
 

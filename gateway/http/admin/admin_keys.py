@@ -14,6 +14,7 @@ from gateway.http.admin.common import (
     Json,
     Lifetime,
     Limit,
+    Name,
     Page,
     actor_of,
     instant_in,
@@ -31,7 +32,7 @@ __all__ = ["AdminKeyRoutes"]
 class AdminKeyBody(Body):
     """Without a user the key is its creator's, and may do no more than its creator."""
 
-    name: str
+    name: Name
     expires_in_seconds: Lifetime | None = None
     role: Role = "owner"
     user_id: str | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
@@ -30,6 +30,7 @@ __all__ = [
     "Body",
     "Lifetime",
     "Limit",
+    "Name",
     "Page",
     "Params",
     "actor_of",
@@ -49,6 +50,17 @@ Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Lifetime = Annotated[int, Field(ge=1, le=100 * 365 * 86_400)]
 """Seconds from now until something expires: a hundred years at most, so that the instant is one that can be written."""
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def _seen(name: str) -> str:
+    if _UNSEEN.search(name):
+        raise ValueError("no control characters, line ends or marks of writing direction")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_seen)]
+"""What people call something. It is shown in lists, mails and terminals, and must not rearrange them."""
 After = Annotated[str | None, Query(max_length=200)]
 Page = Json
 DEADLOCKS_MAX = 5

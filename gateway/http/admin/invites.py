@@ -10,7 +10,18 @@ from pydantic import Field
 
 from gateway.errors import NotFound
 from gateway.http.admin.alert_books import Address
-from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, actor_of, page_of, unix
+from gateway.http.admin.common import (
+    AdminParts,
+    After,
+    Body,
+    Json,
+    Limit,
+    Name,
+    Page,
+    actor_of,
+    page_of,
+    unix,
+)
 from gateway.http.admin.users import ROLES, AnyRole, user_json
 from gateway.tenancy.people.types import InviteView
 from gateway.tenancy.principal import ProjectRole
@@ -30,7 +41,7 @@ class InviteBody(Body):
 
 
 class AcceptBody(Body):
-    name: str
+    name: Name
 
 
 class InviteRoutes:

@@ -15,6 +15,7 @@ from gateway.http.admin.common import (
     Json,
     Lifetime,
     Limit,
+    Name,
     Page,
     actor_of,
     instant_in,
@@ -31,7 +32,7 @@ __all__ = ["KeyRoutes"]
 
 
 class KeyBody(Body):
-    name: str
+    name: Name
     service_account_id: str | None = None
     scopes: list[str] = Field(default=[MODEL_SCOPE], max_length=20)
     ip_allow_list: list[str] = Field(default=[], max_length=100)

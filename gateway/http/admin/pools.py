@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
-from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
+from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Name, Page, page_of, record, unix
 from gateway.ids import PoolId, TenantId
 from gateway.pool.addresses import unsafe_url
 from gateway.pool.plan import PoolView
@@ -31,7 +31,7 @@ NAME_MAX = 100
 
 
 class PoolBody(Body):
-    name: str = Field(min_length=1, max_length=NAME_MAX)
+    name: Name = Field(min_length=1, max_length=NAME_MAX)
     spec: EngineSpec
     reserved_projects: list[str] = Field(default=[], max_length=1000)
     traffic: TrafficPolicy = DEFAULT_TRAFFIC
@@ -41,7 +41,7 @@ class PoolChange(Body):
     """What is not given stays. `spec` is given whole, `traffic` in part: a time of null is the gateway's setting again.
     The numbers of replicas can be given by themselves."""
 
-    name: str | None = Field(default=None, min_length=1, max_length=NAME_MAX)
+    name: Name | None = Field(default=None, min_length=1, max_length=NAME_MAX)
     desired_state: Literal["running", "stopped"] | None = None
     spec: EngineSpec | None = None
     min_replicas: int | None = Field(default=None, ge=0, le=256)

@@ -14,6 +14,7 @@ from gateway.http.admin.common import (
     Body,
     Json,
     Limit,
+    Name,
     Page,
     actor_of,
     page_of,
@@ -21,24 +22,25 @@ from gateway.http.admin.common import (
     visible,
 )
 from gateway.ids import TenantId
+from gateway.pool.spec import ServedName
 from gateway.tenancy.projects.repository import PermissionView, ProjectRepository, ProjectView
 
 __all__ = ["ProjectRoutes"]
 
 
 class ProjectBody(Body):
-    name: str
+    name: Name
     fairness_weight: int = Field(default=1, ge=1, le=1000)
 
 
 class ProjectChange(Body):
-    name: str | None = None
+    name: Name | None = None
     fairness_weight: Annotated[int, Field(ge=1, le=1000)] | None = None
 
 
 class PermissionBody(Body):
     mode: Literal["allow_list", "deny_list"]
-    model_ids: list[str] = Field(max_length=1000)
+    model_ids: list[ServedName] = Field(max_length=1000)
 
 
 class ProjectRoutes:

@@ -11,6 +11,7 @@ from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page, page_of, record, unix
 from gateway.ids import PoolId, RouteId, TenantId
+from gateway.pool.spec import ServedName
 from gateway.routing.repository import COMPONENTS, RoutingRepository
 from gateway.routing.target import RouteRow
 
@@ -18,7 +19,7 @@ __all__ = ["RouteRoutes"]
 
 
 class RouteBody(Body):
-    served_model: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")
+    served_model: ServedName
     pool_id: str
     sku: str = Field(min_length=1, max_length=200)
     project_id: str | None = None

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from gateway.errors import NotFound
 from gateway.http.admin.alert_books import Address
-from gateway.http.admin.common import AdminParts, Body, Json, Page, Params, actor_of, page_of, unix
+from gateway.http.admin.common import AdminParts, Body, Json, Name, Page, Params, actor_of, page_of, unix
 from gateway.tenancy.people.types import User
 from gateway.tenancy.principal import Role
 
@@ -38,13 +38,13 @@ AnyRole = Annotated[str, AfterValidator(_known)]
 
 class UserBody(Body):
     email: Address
-    name: str
+    name: Name
     role: AnyRole
 
 
 class UserChange(Body):
     role: AnyRole | None = None
-    name: str | None = None
+    name: Name | None = None
 
 
 class UserParams(Params):

@@ -64,6 +64,7 @@ async def limit(gateway: Gateway, tenant: Tenant, **limits: int) -> None:
 
 
 async def test_too_many_requests(gateway: Gateway, engine: FakeEngine) -> None:
+    """Duty D28: a refusal says when to come back, in OpenAI's words."""
     tenant = await gateway.serve(engine)
     await limit(gateway, tenant, requests_per_min=1)
     good = await gateway.request("POST", CHAT, BODY, tenant.key)

@@ -127,6 +127,7 @@ async def test_forbidden_and_unknown_names_are_one_answer(gateway: Gateway, engi
 async def test_unknown_fields_reach_the_engine_and_stolen_ones_do_not(
     gateway: Gateway, engine: FakeEngine
 ) -> None:
+    """Duty D29: no header or field of a caller's says whose request it is."""
     tenant = await gateway.serve(engine)
     extra = {"new_option": {"deep": [1, None]}, "cache_salt": "a-victim's", "priority": -100}
     headers = {
@@ -146,6 +147,21 @@ async def test_unknown_fields_reach_the_engine_and_stolen_ones_do_not(
     assert int(seen.headers["x-max-prompt-tokens"]) >= 3
     assert "forged" not in json.dumps(seen.headers)
     assert seen.headers["authorization"] == f"Bearer {engine.api_key}"
+
+
+async def test_a_user_never_chooses_a_quota(gateway: Gateway, engine: FakeEngine) -> None:
+    """Duty D29: whatever end user or project a caller names, its own credential's limit is what counts."""
+    tenant, other = await gateway.serve(engine), await gateway.tenant("other")
+    await gateway.admin("POST", f"/projects/{tenant.id}/limits", {"requests_per_day": 2})
+    await gateway.refresh()
+    statuses = []
+    for user in ("one", "two", other.id):
+        body = {"model": SERVED, "messages": MESSAGES, "user": user, "metadata": {"project_id": other.id}}
+        headers = {"openai-project": other.id, "openai-organization": other.id, "x-tenant-id": other.id}
+        answer = await gateway.request("POST", "/v1/chat/completions", body, tenant.key, headers=headers)
+        statuses.append(answer.status)
+    assert statuses == [200, 200, 429]
+    assert {event["tenant_id"] for event in await gateway.events(2)} == {tenant.id}
 
 
 async def test_salts_differ_between_tenants(gateway: Gateway, engine: FakeEngine) -> None:

@@ -105,3 +105,30 @@ async def test_what_a_new_project_gets_is_in_the_settings(gateway: Gateway, engi
     await gateway.refresh()
     assert [model.id async for model in gateway.client(tenant).models.list()] == ["first", "second"]
     assert (await gateway.admin("GET", f"/projects/{tenant.id}/limits"))["data"] == []
+
+
+@pytest.mark.parametrize("name", ["a\r\nb", "a\x1b[31m", "a\u202eb", "a\u2066b", "a\x85b", "a\u2028b"])
+async def test_names_hold_nothing_that_rearranges_a_list(gateway: Gateway, name: str) -> None:
+    for path, body in (
+        ("/projects", {}),
+        ("/admin_api_keys", {}),
+        ("/users", {"email": "a@example.com", "role": "owner"}),
+        ("/pools", {"spec": {"model": "m", "served_names": ["m"]}}),
+    ):
+        url = f"/v1/organization{path}"
+        answer = await gateway.request("POST", url, body | {"name": name}, gateway.admin_key)
+        error = (await answer.json())["error"]
+        assert (answer.status, error["code"], error["param"]) == (400, "invalid_value", "name"), path
+        assert name not in error["message"]
+    made = await gateway.admin("POST", "/projects", {"name": "Größe 日本 مرحبا 👩‍🔬"})
+    assert made["name"] == "Größe 日本 مرحبا 👩‍🔬"
+
+
+@pytest.mark.parametrize("model", ["x" * 129, "", "a\nb", "x" * 100_000])
+async def test_permissions_name_models_as_routes_do(gateway: Gateway, model: str) -> None:
+    tenant = await gateway.tenant()
+    url = f"/v1/organization/projects/{tenant.id}/model_permissions"
+    sent = {"mode": "deny_list", "model_ids": ["good", model]}
+    answer = await gateway.request("POST", url, sent, gateway.admin_key)
+    assert answer.status == 400
+    assert (await answer.json())["error"]["param"] == "model_ids.1"
