@@ -9,6 +9,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -66,10 +67,16 @@ async def test_who_leaves_is_no_work_for_the_engine_any_more(fleet: Fleet) -> No
                 await asyncio.sleep(0.02)
         print(f"gone after {asyncio.get_running_loop().time() - began:.3f} s")
     assert [status["kv_usage"] for status in await fleet.running()] == before
-    records = [
-        record for n in range(3) for record in read_page(fleet.cluster.journal_dir(n), "", 10_000).records
-    ]
-    [end] = [one for one in records if one.request_id == record.request_id and one.kind == "end"]
+
+    def ends() -> list[Any]:
+        pages = [read_page(fleet.cluster.journal_dir(n), "", 10_000) for n in range(3)]
+        found = [one for page in pages for one in page.records]
+        return [one for one in found if one.request_id == record.request_id and one.kind == "end"]
+
+    async with asyncio.timeout(10):  # it is written a moment after the pages are free
+        while not ends():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    [end] = ends()
     assert end.finish_reason == "abort"
     assert 0 < (end.completion_tokens or 0) < LONG
 

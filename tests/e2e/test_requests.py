@@ -204,7 +204,8 @@ async def test_the_engines_own_counters_are_the_ledgers_sums(stack: Stack) -> No
     await until(settled)
     counted = await stack.engine_counters()
     (ledger,) = await stack.rows(
-        """SELECT coalesce(sum(prompt_tokens) FILTER (WHERE completion_tokens > 0), 0)::bigint AS prompt,
+        """SELECT coalesce(sum(prompt_tokens) FILTER (WHERE completion_tokens > 0 OR request_id IN (
+                SELECT request_id FROM usage_event WHERE endpoint = 'embeddings')), 0)::bigint AS prompt,
             coalesce(sum(completion_tokens), 0)::bigint AS completion FROM attempt"""
     )
     assert ledger["completion"] > 0

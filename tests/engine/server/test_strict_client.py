@@ -7,6 +7,7 @@ type is used with that one field made optional.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 import openai
@@ -137,7 +138,14 @@ async def test_errors_have_their_types(server: Server) -> None:
 async def test_an_error_in_a_stream_is_raised(server: Server) -> None:
     tokens = tuple(server.services.text.tokenizer.encode(TEXT, add_special_tokens=False))
     server.core.script(Script(tokens, finish="error", error_code="engine_error", error_message="it broke"))
-    stream = await server.client().chat.completions.create(model=MODEL, messages=USER, stream=True)
+    # One step first: a busy machine would see the error before there is a stream to put it into.
+    server.core.hold()
+    ask = server.client().chat.completions.create(model=MODEL, messages=USER, stream=True)
+    asking = asyncio.create_task(ask)
+    await server.core_until(lambda: server.core.num_live == 1)
+    server.core.release()
+    stream = await asking
+    server.core.release(50)
     said: list[str] = []
 
     async def read() -> None:

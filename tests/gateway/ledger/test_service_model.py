@@ -118,7 +118,7 @@ def machine_of(database_url: str, directory: Path) -> type[RuleBasedStateMachine
             self.ledger = Ledger(
                 DatabaseSettings(url=SecretStr(self.proxy.url), connect_timeout_s=1.0),
                 gateway_id=GatewayId(f"gw-{self.number}"),
-                settings=LedgerSettings(spool_dir=directory, outage_grace_s=3600),
+                settings=LedgerSettings(spool_dir=directory, outage_grace_s=3600, reserve_timeout_s=15),
                 clock=SystemClock(),
                 ids=IdSource(),
                 metrics=Metrics(),

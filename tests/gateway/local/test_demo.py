@@ -51,4 +51,6 @@ async def test_a_tenant_key_is_new_each_time_and_the_admin_key_only_once(databas
     assert admin.startswith("tw-")
     assert await tenancy.first_admin_key() is None
     async with database.read() as session:
-        assert await session.scalar(text("SELECT count(*) FROM audit_log")) == 7
+        assert (
+            await session.scalar(text("SELECT count(*) FROM audit_log")) == 8
+        )  # the admin key and its owner among them
