@@ -256,8 +256,9 @@ class Gateway:
         """The usage events, oldest first, once there are `count` of them and nothing is open."""
         async with asyncio.timeout(within_s):
             while True:
-                rows = await self.sql("SELECT * FROM usage_event ORDER BY occurred_at, event_id")
+                # Holds first: what was settled between the two questions has its event by then.
                 holds = await self.sql("SELECT request_id FROM hold")
+                rows = await self.sql("SELECT * FROM usage_event ORDER BY occurred_at, event_id")
                 if not holds and (count is None or len(rows) >= count):
                     assert count is None or len(rows) == count, rows
                     return rows
