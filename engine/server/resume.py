@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-import orjson
 
 from engine.server.caller import Caller
 from engine.server.continuation import Resumed, Start, TokenId
@@ -35,6 +34,12 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     request: msgspec.Raw
 
 
+class _Asked(msgspec.Struct):
+    """All that is looked at here of the first request: its endpoint reads it, within the bounds of a body."""
+
+    stream: Any = None
+
+
 async def resume(services: Services, exchange: Exchange, caller: Caller) -> None:
     raw = await exchange.body()
     body = await services.beside_loop(len(raw), partial(_read, raw))
@@ -50,13 +55,19 @@ async def resume(services: Services, exchange: Exchange, caller: Caller) -> None
 def _read(raw: bytes) -> _Body:
     try:
         body = msgspec.json.decode(raw, type=_Body)
-        request = orjson.loads(bytes(body.request))
-    except (msgspec.DecodeError, orjson.JSONDecodeError) as error:  # names the place: `$.start.seeds[0]`
+    except msgspec.DecodeError as error:  # names the place: `$.start.seeds[0]`
         raise invalid(f"The body is no request to go on: {error}.", None) from error
     if body.start.cached_tokens > sum(map(len, body.start.prompts)):
         raise invalid(
             "Invalid value for 'start.cached_tokens': more than the prompt has.", "start.cached_tokens"
         )
-    if not isinstance(request, dict) or request.get("stream") is not True:
+    if not _is_stream(body.request):
         raise invalid("Only streams go on elsewhere: 'request.stream' must be true.", "request.stream")
     return body
+
+
+def _is_stream(request: msgspec.Raw) -> bool:
+    try:
+        return msgspec.json.decode(request, type=_Asked).stream is True
+    except msgspec.ValidationError:  # no object
+        return False
