@@ -27,14 +27,14 @@ _PIECE = 1 << 20
 
 def parse_json(raw: bytes) -> dict[str, Any]:
     """Raises `ApiError` for what is no JSON, no object, or beyond the bounds."""
-    _check_size(raw)
+    num_boxes = _check_size(raw)
     try:
         body = _loads(raw)
     except orjson.JSONDecodeError as error:
         raise invalid(f"The body is not valid JSON: {error}", None, None) from error
     if not isinstance(body, dict):
         raise invalid(f"The body must be a JSON object, got {kind_of(body)}.", None, None)
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+    if num_boxes > MAX_DEPTH:
         _check_depth(body)
     return body
 
@@ -50,8 +50,8 @@ def _loads(raw: bytes) -> Any:
         gc.enable()
 
 
-def _check_size(raw: bytes) -> None:
-    """In pieces, between which other threads may go on."""
+def _check_size(raw: bytes) -> int:
+    """How many arrays and objects there are at most. In pieces, between which other threads may go on."""
     commas = boxes = 0
     for start in range(0, len(raw), _PIECE):
         end = start + _PIECE
@@ -61,6 +61,7 @@ def _check_size(raw: bytes) -> None:
             raise invalid(f"The body has more than {MAX_VALUES} values.", None, None)
         if boxes > MAX_BOXES:
             raise invalid(f"The body has more than {MAX_BOXES} arrays and objects.", None, None)
+    return boxes
 
 
 def _check_depth(body: dict[str, Any]) -> None:
