@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from engine.config import GROUPS, ConfigError, EngineConfig
-from engine.server.pooler import pooler_settings
-from engine.text.assets import NO_DEFAULTS, template_text
-from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.vllm_flags import add_vllm_flags
 
 ALIASES = {
@@ -69,6 +66,10 @@ def config_of(arguments: argparse.Namespace) -> EngineConfig:
 
 def check_files(config: EngineConfig) -> None:
     """Raises `ConfigError` if a file that the settings name is not there: better now than in a child's log."""
+    # Here and below, where they are needed: `--help`, `bench` and the children start without them.
+    from engine.server.pooler import pooler_settings
+    from engine.text.assets import NO_DEFAULTS
+
     for flag, place in (("--model", config.model.model), ("--tokenizer", config.model.tokenizer)):
         if place is not None and not Path(place).exists():
             raise ConfigError(f"{flag} must be a file or directory on this machine; {place} does not exist")
@@ -83,6 +84,9 @@ def check_files(config: EngineConfig) -> None:
 
 
 def _check_template(value: str) -> None:
+    from engine.text.assets import template_text
+    from engine.text.chat_template import ChatTemplate, ChatTemplateError
+
     try:
         ChatTemplate(template_text(value), {}, lambda: datetime.fromtimestamp(0, UTC))
     except OSError as error:

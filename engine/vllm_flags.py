@@ -42,10 +42,10 @@ class VllmFlag:
         return f"taken as {values}" if values else "refused"
 
 
-def add_vllm_flags(parser: argparse.ArgumentParser, rows: Iterable[VllmFlag] | None = None) -> None:
+def add_vllm_flags(parser: argparse.ArgumentParser) -> None:
     """Notes on what was taken without an effect collect in the namespace's `vllm_notes`."""
     parser.set_defaults(vllm_notes=())
-    for row in VLLM_FLAGS if rows is None else rows:
+    for row in VLLM_FLAGS:
         parser.add_argument(
             *row.spellings,
             dest="vllm_notes",
