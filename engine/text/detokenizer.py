@@ -31,7 +31,10 @@ class Detokenizer:
     ) -> None:
         """Special tokens that are `shown` are not skipped in any case."""
         self._bytes_of = vocabulary.token_bytes
-        self._skipped = vocabulary.special_ids.difference(shown) if skip_special_tokens else frozenset()
+        special = vocabulary.special_ids  # shared by all sequences, but for those that show some
+        self._skipped = (
+            (special.difference(shown) if shown else special) if skip_special_tokens else frozenset()
+        )
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def push(self, token_id: int) -> str:

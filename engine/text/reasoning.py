@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from engine.text.stops import prefix_at_end
+
 OPEN, CLOSE = "<think>", "</think>"
 _BLANKS = " \t\r\n"
 
@@ -99,7 +101,7 @@ class ReasoningSplitter:
             self._newlines.clear()
             self._at_start = True
             return reasoning, self._without_newlines(text[end + len(CLOSE) :])
-        keep = next((size for size in range(len(CLOSE) - 1, 0, -1) if text.endswith(CLOSE[:size])), 0)
+        keep = prefix_at_end(text, CLOSE)
         self._held = text[len(text) - keep :]
         return self._show(text[: len(text) - keep]), ""
 

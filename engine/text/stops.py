@@ -34,7 +34,7 @@ class StopChecker:
             end, start, self.matched = found
             self._held = ""
             return text[: end if self._include else start]
-        keep = max((_prefix_at_end(text, stop) for stop in self._stops), default=0)
+        keep = max((prefix_at_end(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -53,7 +53,7 @@ class StopChecker:
         return best
 
 
-def _prefix_at_end(text: str, stop: str) -> int:
+def prefix_at_end(text: str, stop: str) -> int:
     """Length of the longest suffix of `text` that is a proper prefix of `stop`."""
     start = text.find(stop[0], max(0, len(text) - len(stop) + 1))
     while start >= 0:
