@@ -65,11 +65,6 @@ class Job:
     """Set for an answer that another replica began."""
 
     @property
-    def answer_id(self) -> str:
-        """As the caller sees it."""
-        return self.id if self.resumed is None else self.resumed.start.id
-
-    @property
     def num_prompt_tokens(self) -> int:
         """Each prompt once, however many answers it gets."""
         return sum(len(request.prompt_token_ids) for request in self.requests[:: self.n])

@@ -28,12 +28,12 @@ from engine.server.fields import (
     Unsupported,
     flag,
     integer,
-    items,
+    prompts,
     read_fields,
     refuse_unsupported,
     shown,
     text,
-    token_ids,
+    without_effect,
 )
 from engine.server.json_body import parse_json
 from engine.server.reply import AnswerStyle, run
@@ -50,22 +50,9 @@ def _read_encoding(name: str, value: Any) -> str:
     return str(value)
 
 
-def _read_input(name: str, value: Any) -> tuple[str | tuple[int, ...], ...]:
-    """A string, an array of strings, an array of token ids, or an array of arrays of token ids."""
-    if isinstance(value, str):
-        return (text(_MAX_TEXT)(name, value),)
-    if not isinstance(value, list) or not value:
-        raise invalid(f"Invalid type for '{name}': expected a string or a non-empty array.", name)
-    if isinstance(value[0], int) and not isinstance(value[0], bool):
-        return (token_ids(1 << 22, min_items=1)(name, value),)
-    read = text(_MAX_TEXT) if isinstance(value[0], str) else token_ids(1 << 22, min_items=1)
-    found: tuple[str | tuple[int, ...], ...] = items(MAX_INPUTS, read)(name, value)
-    return found
-
-
 EMBEDDING_FIELDS: Mapping[str, Field] = {
     "model": Field(text(256), required=True),
-    "input": Field(_read_input, required=True),
+    "input": Field(prompts(MAX_INPUTS, _MAX_TEXT), required=True),
     "encoding_format": Field(_read_encoding, "float"),
     "dimensions": Field(integer(1, 1 << 20)),
     "add_special_tokens": Field(flag, True),
@@ -94,8 +81,7 @@ def parse_embedding(raw: bytes) -> EmbeddingRequest:
     refuse_unsupported(body, UNSUPPORTED_IN_EMBEDDINGS)
     values = read_fields(body, EMBEDDING_FIELDS)
     known = EMBEDDING_FIELDS.keys() | UNSUPPORTED_IN_EMBEDDINGS.keys()
-    ignored = tuple(name for name, value in body.items() if value is not None and name not in known)
-    return EmbeddingRequest(**values, ignored=ignored)
+    return EmbeddingRequest(**values, ignored=tuple(without_effect(body, known)))
 
 
 async def embeddings(services: Services, exchange: Exchange, caller: Caller) -> None:

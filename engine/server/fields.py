@@ -6,7 +6,8 @@ request as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ Reader = Callable[[str, Any], Any]
 
 INT64_MAX = 2**63 - 1
 _TOKEN_ID_MAX = 2**31 - 1
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ def refuse_unsupported(body: Mapping[str, Any], table: Mapping[str, Unsupported]
         raise unsupported(name, row.why)
 
 
+def without_effect(body: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """Fields that say something which nobody reads."""
+    return [name for name, value in body.items() if value is not None and name not in known]
+
+
 def number(low: float, high: float) -> Reader:
     def read(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -97,6 +104,15 @@ def text(max_chars: int) -> Reader:
         return value
 
     return read
+
+
+def identifier(name: str, value: Any) -> str:
+    """What functions and schemas are called; required."""
+    if value is None:
+        raise missing(name)
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+        raise invalid(f"Invalid value for '{name}': 1 to 64 letters, digits, underscores or dashes.", name)
+    return value
 
 
 def one_of(*words: str) -> Reader:

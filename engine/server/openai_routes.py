@@ -50,7 +50,7 @@ async def answer_chat(
         job = continued(job, resumed, ready)
     exchange.name_ignored(_ignored(services, request))
     shape = ChatShape(
-        id_=job.answer_id,
+        id_=job.options.answer_id,
         created=job.created,
         model=request.model,
         vocabulary=services.text.tokenizer,
@@ -82,7 +82,7 @@ async def answer_completion(
         job = continued(job, resumed, ready)
     exchange.name_ignored(request.ignored)
     shape = CompletionShape(
-        id_=job.answer_id,
+        id_=job.options.answer_id,
         created=job.created,
         model=request.model,
         vocabulary=services.text.tokenizer,

@@ -21,7 +21,7 @@ from engine.server.field_tables import (
     UNSUPPORTED_IN_CHAT,
     UNSUPPORTED_IN_COMPLETIONS,
 )
-from engine.server.fields import flag, obj, read_fields
+from engine.server.fields import flag, obj, read_fields, without_effect
 from engine.server.json_body import parse_json
 from engine.server.messages import ChatMessage
 from engine.server.tools import ToolUse, tool_use
@@ -153,8 +153,7 @@ def _common_rest(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, A
         name: False if options.get(name) is None else flag(f"stream_options.{name}", options[name])
         for name in _STREAM_OPTIONS
     }
-    names = frozenset(known)
-    skipped = [name for name, value in body.items() if value is not None and name not in names]
+    skipped = without_effect(body, frozenset(known))
     skipped += [f"stream_options.{name}" for name in options if name not in _STREAM_OPTIONS]
     ignored = tuple(name for name in skipped if name != "stream_options")
     return {

@@ -6,7 +6,6 @@ field; the rest when the core process compiles it. Knows no tokens and no compil
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ import orjson
 
 from engine.messages import GrammarSpec
 from engine.server.errors import invalid, missing, unsupported
-from engine.server.fields import kind_of, obj, shown, text
+from engine.server.fields import identifier, kind_of, obj, shown, text
 from engine.text.schema import RegexError, SchemaError, regex_grammar, schema_grammar
 
 MAX_SCHEMA_BYTES = 128 << 10
@@ -25,7 +24,6 @@ MAX_CHOICE_CHARS = 64 << 10
 """Of all choices together."""
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORMATS = ("text", "json_object", "json_schema")
 
 
@@ -89,12 +87,7 @@ def _named_schema(name: str, value: Any) -> GrammarSpec:
     if value is None:
         raise missing(name)
     body = obj(name, value)
-    label = body.get("name")
-    if label is None:
-        raise missing(f"{name}.name")
-    if not isinstance(label, str) or not _NAME.fullmatch(label):
-        message = f"Invalid value for '{name}.name': 1 to 64 letters, digits, underscores or dashes."
-        raise invalid(message, f"{name}.name")
+    identifier(f"{name}.name", body.get("name"))
     if not isinstance(body.get("strict"), bool | None):
         raise invalid(f"Invalid type for '{name}.strict': expected a boolean.", f"{name}.strict")
     if body.get("schema") is None:

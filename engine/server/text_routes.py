@@ -16,7 +16,7 @@ from engine.server.caller import Caller
 from engine.server.errors import engine_unavailable, invalid, missing, model_not_found
 from engine.server.exchange import Exchange
 from engine.server.field_tables import CHAT_FIELDS, UNSUPPORTED_IN_CHAT
-from engine.server.fields import Field, flag, read_fields, refuse_unsupported, text, token_ids
+from engine.server.fields import Field, flag, read_fields, refuse_unsupported, text, token_ids, without_effect
 from engine.server.json_body import parse_json
 from engine.server.messages import read_messages
 from engine.server.services import Services
@@ -98,5 +98,5 @@ async def _read_body(services: Services, exchange: Exchange, table: Mapping[str,
     if values["model"] not in (None, *services.served_model_names):
         raise model_not_found(values["model"])
     known = {*table, *_REFUSED}
-    exchange.name_ignored([name for name, value in body.items() if value is not None and name not in known])
+    exchange.name_ignored(without_effect(body, known))
     return values

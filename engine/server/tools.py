@@ -6,7 +6,6 @@ nor its chat template.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,12 +13,11 @@ import orjson
 
 from engine.server import structured
 from engine.server.errors import invalid, missing, unsupported
-from engine.server.fields import items, kind_of, obj, shown, text
+from engine.server.fields import identifier, items, kind_of, obj, shown, text
 
 MAX_TOOLS = 128
 MAX_TOOL_BYTES = 512 << 10
 """All schemas of a request together."""
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODES = ("none", "auto", "required")
 _read_description = text(16 << 10)
 
@@ -145,12 +143,7 @@ def _read_tool(path: str, value: Any) -> Function:
         raise missing(f"{path}.function")
     path = f"{path}.function"
     function = obj(path, tool["function"])
-    name = function.get("name")
-    if name is None:
-        raise missing(f"{path}.name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        message = f"Invalid value for '{path}.name': 1 to 64 letters, digits, underscores or dashes."
-        raise invalid(message, f"{path}.name")
+    name = identifier(f"{path}.name", function.get("name"))
     description, parameters = function.get("description"), function.get("parameters")
     if not isinstance(function.get("strict"), bool | None):
         raise invalid(f"Invalid type for '{path}.strict': expected a boolean.", f"{path}.strict")
