@@ -11,11 +11,9 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from gateway.db import ReadSession
-from gateway.errors import NotFound
 from gateway.http.admin.common import AdminParts, Body, Json, record
 from gateway.ids import TenantId
 from gateway.ledger.repository.leases import allowance_of, put_allowance
-from gateway.tenancy.projects.repository import ProjectRepository
 
 __all__ = ["AllowanceRoutes"]
 
@@ -29,7 +27,6 @@ class AllowanceBody(Body):
 class AllowanceRoutes:
     def __init__(self, parts: AdminParts) -> None:
         self._p = parts
-        self._projects = ProjectRepository()
 
     def register(self, router: APIRouter) -> None:
         router.add_api_route("/projects/{project_id}/outage_allowance", self.retrieve, methods=["GET"])
@@ -37,22 +34,16 @@ class AllowanceRoutes:
 
     async def retrieve(self, project_id: str) -> Json:
         async with self._p.database.read() as session:
-            await self._require(session, project_id)
             return _allowance(project_id, await allowance_of(session, TenantId(project_id)))
 
     async def put(self, request: Request, project_id: str, body: AllowanceBody) -> Json:
         async with self._p.database.write() as session:
-            await self._require(ReadSession(session), project_id)
             before = await allowance_of(ReadSession(session), TenantId(project_id))
             await put_allowance(session, TenantId(project_id), body.amount_nanousd)
             resource = ("outage_allowance", project_id)
             details = {"before": {"amount_nanousd": before}, "after": body.model_dump()}
             await record(self._p, session, request, "outage_allowance.updated", resource, project_id, details)
         return _allowance(project_id, body.amount_nanousd)
-
-    async def _require(self, session: ReadSession, project_id: str) -> None:
-        if await self._projects.project(session, TenantId(project_id)) is None:
-            raise NotFound("No such project.")
 
 
 def _allowance(project_id: str, amount_nanousd: int) -> Json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from gateway.db import ReadSession
-from gateway.errors import NotFound
 from gateway.http.admin.common import AdminParts, Body, Json, record
 from gateway.ids import TenantId
 from gateway.tenancy.projects.repository import ProjectRepository
@@ -29,16 +28,12 @@ class IdempotencyRoutes:
     async def retrieve(self, project_id: str) -> Json:
         async with self._p.database.read() as session:
             enabled = await self._projects.is_idempotent(session, TenantId(project_id))
-        if enabled is None:
-            raise NotFound("No such project.")
         return _answer(project_id, enabled)
 
     async def put(self, request: Request, project_id: str, body: IdempotencyBody) -> Json:
         async with self._p.database.write() as session:
             tenant_id = TenantId(project_id)
             before = await self._projects.is_idempotent(ReadSession(session), tenant_id)
-            if before is None:
-                raise NotFound("No such project.")
             await self._projects.set_idempotent(session, tenant_id, body.enabled)
             resource = ("idempotency", project_id)
             details = {"before": {"enabled": before}, "after": body.model_dump()}

@@ -13,14 +13,10 @@ from pydantic import Field
 
 from gateway.alerts.repository.thresholds import AlertScope
 from gateway.alerts.types import SpendAlertView
-from gateway.db import ReadSession
-from gateway.errors import NotFound
 from gateway.http.admin.alert_books import Address, AlertBooks, Cursor, Order, Prefix, turned_page
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Page
 from gateway.http.admin.spend_limits import CENTS_MAX
-from gateway.ids import TenantId
 from gateway.money import NANOUSD_PER_CENT
-from gateway.tenancy.projects.repository import ProjectRepository
 
 __all__ = ["SpendAlertRoutes"]
 
@@ -42,7 +38,6 @@ class SpendAlertRoutes:
     def __init__(self, parts: AdminParts) -> None:
         self._p = parts
         self._books = AlertBooks(parts)
-        self._projects = ProjectRepository()
 
     def register(self, router: APIRouter) -> None:
         all_, one = "/spend_alerts", "/spend_alerts/{alert_id}"
@@ -102,13 +97,11 @@ class SpendAlertRoutes:
     async def _create(self, request: Request, project_id: str | None, body: SpendAlertBody) -> Json:
         alert = self._wanted(self._p.ids.new("alert"), project_id, body)
         async with self._p.database.write() as session:
-            await self._require(ReadSession(session), project_id)
             await self._books.create(session, request, alert)
         return _alert(alert)
 
     async def _page(self, project_id: str | None, cursor: Cursor) -> Page:
         async with self._p.database.read() as session:
-            await self._require(session, project_id)
             rows = await self._books.page(session, AlertScope(project_id), cursor)
         return turned_page([_alert(row) for row in rows], cursor)
 
@@ -141,10 +134,6 @@ class SpendAlertRoutes:
             subject_prefix=channel.subject_prefix,
             created_at=self._p.clock.now(),
         )
-
-    async def _require(self, session: ReadSession, project_id: str | None) -> None:
-        if project_id is not None and (await self._projects.project(session, TenantId(project_id)) is None):
-            raise NotFound("No such project.")
 
 
 def _owner(project_id: str | None) -> str:

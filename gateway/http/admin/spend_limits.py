@@ -16,11 +16,9 @@ from gateway.db import ReadSession, WriteSession
 from gateway.errors import Conflict, NotFound
 from gateway.http.admin.budgets import BudgetBooks
 from gateway.http.admin.common import AdminParts, Body, Json, in_transaction
-from gateway.ids import TenantId
 from gateway.ledger.budget_state import BudgetState
 from gateway.ledger.repository.budget_views import BudgetView
 from gateway.money import NANOUSD_PER_CENT
-from gateway.tenancy.projects.repository import ProjectRepository
 
 __all__ = ["Cents", "SpendLimitRoutes"]
 
@@ -38,7 +36,6 @@ class SpendLimitRoutes:
     def __init__(self, parts: AdminParts) -> None:
         self._p = parts
         self._books = BudgetBooks(parts)
-        self._projects = ProjectRepository()
 
     def register(self, router: APIRouter) -> None:
         project = "/projects/{project_id}/spend_limit"
@@ -77,10 +74,6 @@ class SpendLimitRoutes:
         limit_nanousd = body.threshold_amount * NANOUSD_PER_CENT
 
         async def put(session: WriteSession) -> Json:
-            if project_id is not None and (
-                await self._projects.project(ReadSession(session), TenantId(project_id)) is None
-            ):
-                raise NotFound("No such project.")
             found = await self._monthly(session, project_id)
             if found is None:
                 budget = self._new(project_id, limit_nanousd)

@@ -106,10 +106,9 @@ class ProjectRepository:
         changed = {"name": name, "fairness_weight": fairness_weight, "updated_at": func.now()}
         await session.execute(update(Tenant).where(Tenant.id == tenant_id).values(changed))
 
-    async def is_idempotent(self, session: ReadSession, tenant_id: TenantId) -> bool | None:
-        """Whether it wants idempotency keys to be honoured; None if there is no such tenant."""
-        row = await session.get(Tenant, tenant_id)
-        return row.is_idempotent if row is not None else None
+    async def is_idempotent(self, session: ReadSession, tenant_id: TenantId) -> bool:
+        """Whether it wants idempotency keys to be honoured."""
+        return (await session.scalars(select(Tenant.is_idempotent).where(Tenant.id == tenant_id))).one()
 
     async def set_idempotent(self, session: WriteSession, tenant_id: TenantId, value: bool) -> None:
         changed = {"is_idempotent": value, "updated_at": func.now()}
