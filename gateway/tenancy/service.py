@@ -4,7 +4,7 @@ The caller opens the transaction and commits it; nothing here commits. A key's v
 creates it and nowhere else. It does not know HTTP or who called beyond the `Actor`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -31,6 +31,7 @@ __all__ = [
     "check_name",
     "check_networks",
     "default_limits",
+    "issue",
 ]
 
 SCOPES = frozenset({MODEL_SCOPE, "usage.read", "webhooks.write"})
@@ -248,13 +249,12 @@ class TenancyService:
 
     async def _issue(self, session: WriteSession, row: KeyRow, rotation_key: str | None = None) -> IssuedKey:
         """Writes `row` with a fresh public part and secret."""
-        for _ in range(_PUBLIC_ID_ATTEMPTS):
-            key = generate_key(self._entropy)
-            pepper_id, secret_hmac = self._peppers.stored(key)
-            complete = replace(row, public_id=key.public_id, secret_hmac=secret_hmac, pepper_id=pepper_id)
-            if await self._repository.insert_key(session, complete, rotation_key):
-                return IssuedKey(row.id, key.value, mask_key(key.value))
-        raise AssertionError("40 random bits collided five times: the randomness is broken")
+
+        async def write(public_id: str, pepper_id: str, secret_hmac: bytes) -> bool:
+            complete = replace(row, public_id=public_id, pepper_id=pepper_id, secret_hmac=secret_hmac)
+            return await self._repository.insert_key(session, complete, rotation_key)
+
+        return await issue(self._peppers, self._entropy, row.id, write)
 
     async def _put_limits(self, session: WriteSession, tenant_id: TenantId, scoped: ScopedLimits) -> None:
         row_id = self._ids.new("rl")
@@ -285,6 +285,17 @@ class TenancyService:
     ) -> None:
         entry = AuditEntry(action, resource_kind, resource_id, tenant_id, details)
         await self._audit.append(session, actor, entry)
+
+
+async def issue(
+    peppers: Peppers, entropy: Entropy, key_id: KeyId, write: Callable[[str, str, bytes], Awaitable[bool]]
+) -> IssuedKey:
+    """`write(public_id, pepper_id, secret_hmac)` says whether that public part was free, and has its row then."""
+    for _ in range(_PUBLIC_ID_ATTEMPTS):
+        key = generate_key(entropy)
+        if await write(key.public_id, *peppers.stored(key)):
+            return IssuedKey(key_id, key.value, mask_key(key.value))
+    raise AssertionError("40 random bits collided five times: the randomness is broken")
 
 
 def default_limits(settings: LimitSettings) -> LimitSet:

@@ -16,16 +16,15 @@ from gateway.clock import Clock
 from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.ids import Entropy, IdSource, KeyId, TenantId, UserId
-from gateway.tenancy.keys import Peppers, generate_key, mask_key
+from gateway.tenancy.keys import Peppers
 from gateway.tenancy.people.repository import PeopleRepository
 from gateway.tenancy.people.types import AdminKeyRow, InviteView, Member, User
 from gateway.tenancy.principal import ProjectRole, Role
-from gateway.tenancy.service import IssuedKey, check_name, check_networks
+from gateway.tenancy.service import IssuedKey, check_name, check_networks, issue
 
 __all__ = ["INVITE_DAYS", "AdminKeyOptions", "PeopleService"]
 
 INVITE_DAYS = 7
-_PUBLIC_ID_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +190,11 @@ class PeopleService:
 
     async def _issue(self, session: WriteSession, name: str, options: AdminKeyOptions) -> IssuedKey:
         key_id = KeyId(self._ids.new("key"))
-        for _ in range(_PUBLIC_ID_ATTEMPTS):
-            key = generate_key(self._entropy)
-            pepper_id, secret_hmac = self._peppers.stored(key)
+
+        async def write(public_id: str, pepper_id: str, secret_hmac: bytes) -> bool:
             row = AdminKeyRow(
                 key_id,
-                key.public_id,
+                public_id,
                 secret_hmac,
                 pepper_id,
                 options.role,
@@ -205,9 +203,9 @@ class PeopleService:
                 options.user_id,
                 ip_allow_list=options.ip_allow_list,
             )
-            if await self.repository.insert_admin_key(session, row, name):
-                return IssuedKey(key_id, key.value, mask_key(key.value))
-        raise AssertionError("40 random bits collided five times: the randomness is broken")
+            return await self.repository.insert_admin_key(session, row, name)
+
+        return await issue(self._peppers, self._entropy, key_id, write)
 
     async def _require_user(self, session: WriteSession, user_id: str) -> User:
         user = await self.repository.user(session, user_id)
