@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Name, Page, page_of, record, unix
-from gateway.ids import PoolId, TenantId
+from gateway.ids import PoolId
 from gateway.pool.addresses import unsafe_url
 from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository, ReplicaCondition
@@ -147,9 +147,9 @@ class PoolRoutes:
         return _replica(found)
 
     async def _require_projects(self, session: WriteSession, project_ids: Sequence[str]) -> None:
-        for project_id in project_ids:
-            if not await self._routing.has_tenant(session, TenantId(project_id)):
-                raise InvalidValue("There is no such project.", "reserved_projects")
+        known = self._p.people.repository.known_projects
+        if project_ids and set(project_ids) - await known(session, project_ids):
+            raise InvalidValue("There is no such project.", "reserved_projects")
 
 
 def _check_urls(spec: EngineSpec | None) -> None:
