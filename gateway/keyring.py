@@ -124,10 +124,9 @@ def write_keys(path: Path, keys: Keys) -> None:
 class Keyring:
     """The keys as they are now. Without a path they are what they are."""
 
-    def __init__(self, keys: Keys, path: Path | None = None, default_id: str = "k1") -> None:
+    def __init__(self, keys: Keys, path: Path | None = None) -> None:
         self._keys = keys
         self._path = path
-        self._default_id = default_id
         self._stamp = self._stamped()
 
     @classmethod
@@ -139,7 +138,7 @@ class Keyring:
             raise SettingsError(f"{name}: {path}: {error}") from None
         if not all(keys.by_id.values()):
             raise SettingsError(f"{name}: {path} is empty")
-        return cls(keys, path, default_id)
+        return cls(keys, path)
 
     @property
     def keys(self) -> Keys:
@@ -164,7 +163,7 @@ class Keyring:
             if (
                 _lines(content) is not None
             ):  # else it is being replaced, or broken: what was read before holds
-                self._keys, self._stamp = parse_keys(content, self._default_id), stamp
+                self._keys, self._stamp = parse_keys(content, ""), stamp
         except (OSError, ValueError):
             return
 
