@@ -110,9 +110,6 @@ class SecuritySettings(_Group):
     """One key, or lines of `id:value`: what recoverable secrets are sealed under, and the root of cache salts and
     pseudonyms. The pepper when not set."""
 
-    def pepper(self) -> bytes | None:
-        return read_secret(self.key_pepper, self.key_pepper_file, "security.key_pepper_file")
-
 
 class UpstreamSettings(_Group):
     internal_key: SecretStr | None = None

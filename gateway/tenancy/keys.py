@@ -80,13 +80,13 @@ class Peppers:
 
 def pepper_ring(settings: SecuritySettings) -> Keyring:
     """Raises SettingsError without any."""
-    if settings.key_pepper is None and settings.key_pepper_file is not None:
-        name = "TOLLWAY_SECURITY__KEY_PEPPER_FILE"
-        return Keyring.of_file(settings.key_pepper_file, settings.key_pepper_id, name)
-    pepper = settings.pepper()
-    if pepper is None:
-        raise SettingsError("set TOLLWAY_SECURITY__KEY_PEPPER_FILE: without a pepper no key can be checked")
-    return Keyring(Keys({settings.key_pepper_id: pepper}))
+    if settings.key_pepper is not None:
+        pepper = settings.key_pepper.get_secret_value().encode()
+        return Keyring(Keys({settings.key_pepper_id: pepper}))
+    name = "TOLLWAY_SECURITY__KEY_PEPPER_FILE"
+    if settings.key_pepper_file is None:
+        raise SettingsError(f"set {name}: without a pepper no key can be checked")
+    return Keyring.of_file(settings.key_pepper_file, settings.key_pepper_id, name)
 
 
 def master_ring(settings: SecuritySettings) -> Keyring:
