@@ -99,11 +99,7 @@ class KeyDirectory:
         found = await self._tenants.get(key.public_id)
         if found is None or not found.row.owner_is_active or not self._holds(key, found.row):
             raise InvalidApiKey(mask_key(key.value))
-        if not is_allowed(client_ip, found.networks):
-            raise IpNotAuthorized
-        self.last_used.note(found.row.id, is_admin=False)
-        if self._peppers.is_old(found.row.pepper_id):
-            self._rehash(key, found.row.id, found.row.pepper_id, is_admin=False)
+        self._let_in(key, found, client_ip, is_admin=False)
         return found.principal
 
     async def standing_for(self, tenant_id: TenantId, key_id: KeyId) -> Principal | None:
@@ -118,17 +114,21 @@ class KeyDirectory:
         found = await self._admins.get(key.public_id)
         if found is None or not found.row.user_is_active or not self._holds(key, found.row):
             raise InvalidApiKey(mask_key(key.value))
-        if not is_allowed(client_ip, found.networks):
-            raise IpNotAuthorized
-        self.last_used.note(found.row.id, is_admin=True)
-        if self._peppers.is_old(found.row.pepper_id):
-            self._rehash(key, found.row.id, found.row.pepper_id, is_admin=True)
+        self._let_in(key, found, client_ip, is_admin=True)
         return found.principal
 
     async def close(self) -> None:
         """What was begun is written when this returns."""
         await asyncio.gather(*self._rehashing, return_exceptions=True)
         await self.last_used.write()
+
+    def _let_in(self, key: ApiKey, found: _Tenant | _Admin, client_ip: str | None, *, is_admin: bool) -> None:
+        """What follows on a good key: from where it may be used, and what is written of its use."""
+        if not is_allowed(client_ip, found.networks):
+            raise IpNotAuthorized
+        self.last_used.note(found.row.id, is_admin=is_admin)
+        if self._peppers.is_old(found.row.pepper_id):
+            self._rehash(key, found.row.id, found.row.pepper_id, is_admin=is_admin)
 
     def _rehash(self, key: ApiKey, key_id: KeyId, old: str, *, is_admin: bool) -> None:
         """A key that is used is stored under the current pepper from now on, so that an old one is needed no more.
