@@ -29,11 +29,11 @@ ROLES: dict[str, Role] = {
 def _known(role: str) -> str:
     if role not in ROLES:
         raise ValueError(f"must be one of {', '.join(ROLES)}")
-    return ROLES[role]
+    return role
 
 
 AnyRole = Annotated[str, AfterValidator(_known)]
-"""By OpenAI's name or ours; ours from here on."""
+"""By OpenAI's name or ours; `ROLES` has ours."""
 
 
 class UserBody(Body):
