@@ -103,7 +103,8 @@ class TenancyService:
         check_name(name)
         tenant_id = TenantId(self._ids.new("proj"))
         await self._repository.insert_tenant(session, tenant_id, name, fairness_weight)
-        await self._put_limits(session, tenant_id, ScopedLimits(None, None, self._new_tenant_limits))
+        scoped, row_id = ScopedLimits(None, None, self._new_tenant_limits), self._ids.new("rl")
+        await self._repository.put_limits(session, tenant_id, row_id, scoped, self._clock.now())
         if self._visible_models is not None:
             permission = "allow_list", self._visible_models
             await ProjectRepository().put_permission(session, tenant_id, *permission)
@@ -255,10 +256,6 @@ class TenancyService:
             return await self._repository.insert_key(session, complete, rotation_key)
 
         return await issue(self._peppers, self._entropy, row.id, write)
-
-    async def _put_limits(self, session: WriteSession, tenant_id: TenantId, scoped: ScopedLimits) -> None:
-        row_id = self._ids.new("rl")
-        await self._repository.put_limits(session, tenant_id, row_id, scoped, self._clock.now())
 
     async def _require_active(self, session: WriteSession, tenant_id: TenantId) -> None:
         active = await self._repository.tenant_is_active(session, tenant_id)
