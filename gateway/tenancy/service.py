@@ -19,7 +19,7 @@ from gateway.settings import LimitSettings
 from gateway.tenancy.addresses import parse_networks
 from gateway.tenancy.keys import Peppers, generate_key, mask_key
 from gateway.tenancy.principal import MODEL_SCOPE, LimitSet, ScopedLimits
-from gateway.tenancy.projects.repository import ProjectRepository
+from gateway.tenancy.projects.repository import LimitView, ProjectRepository
 from gateway.tenancy.repository import KeyRow, TenancyRepository
 
 __all__ = [
@@ -228,8 +228,8 @@ class TenancyService:
 
     async def set_limits(
         self, session: WriteSession, actor: Actor, tenant_id: TenantId, scoped: ScopedLimits
-    ) -> str:
-        """Replaces the limits of one scope; the id of their row."""
+    ) -> LimitView:
+        """Replaces the limits of one scope; what is stored now. A key's are under the first of its chain."""
         await self._require_active(session, tenant_id)
         _check_limits(scoped.limits)
         if scoped.key_id is not None:
@@ -237,8 +237,8 @@ class TenancyService:
             scoped = replace(scoped, key_id=row.lineage_id)
         scope = (scoped.key_id, scoped.served_model)
         before = await self._repository.limits_of_scope(session, tenant_id, *scope)
-        row_id = before[0] if before is not None else self._ids.new("rl")
-        await self._repository.put_limits(session, tenant_id, row_id, scoped, self._clock.now())
+        row_id, now = before[0] if before is not None else self._ids.new("rl"), self._clock.now()
+        await self._repository.put_limits(session, tenant_id, row_id, scoped, now)
         details = {
             "key_id": scoped.key_id,
             "served_model": scoped.served_model,
@@ -246,7 +246,7 @@ class TenancyService:
             "after": asdict(scoped.limits),
         }
         await self._record(session, actor, "rate_limit.updated", "rate_limit", row_id, tenant_id, details)
-        return row_id
+        return LimitView(row_id, scoped, now)
 
     async def _issue(self, session: WriteSession, row: KeyRow, rotation_key: str | None = None) -> IssuedKey:
         """Writes `row` with a fresh public part and secret."""

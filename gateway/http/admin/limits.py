@@ -93,7 +93,7 @@ class LimitRoutes:
         scoped = ScopedLimits(key_id, body.served_model, LimitSet(**fields))
         async with self._p.database.write() as session:
             made = await self._p.tenancy.set_limits(session, actor_of(request), TenantId(project_id), scoped)
-        return _limits(project_id, LimitView(made, scoped, self._p.clock.now()))
+        return _limits(project_id, made)
 
     async def delete(self, request: Request, project_id: str, limit_id: str) -> Json:
         """The scope has no limits of its own any more."""

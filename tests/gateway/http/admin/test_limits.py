@@ -72,5 +72,7 @@ async def test_limits_of_a_key_are_its_whole_chains(gateway: Gateway) -> None:
     made = await gateway.admin("POST", f"{path}/limits", {"key_id": rotated["id"], "requests_per_min": 5})
     again = await gateway.admin("POST", f"{path}/limits", {"key_id": tenant.key_id, "requests_per_min": 6})
     assert made["id"] == again["id"]
+    assert (made["key_id"], again["key_id"]) == (tenant.key_id, tenant.key_id)
     rows = await gateway.admin("GET", f"{path}/limits?limit=1")
+    assert rows["data"] == [again], "what a later reading says: the key that the chain began with"
     assert [(row["key_id"], row["requests_per_min"]) for row in rows["data"]] == [(tenant.key_id, 6)]

@@ -20,7 +20,7 @@ async def test_changes(database_url: str) -> None:
             account = await world.service.create_service_account(session, ADMIN, tenant_id, "robot")
             key = await world.service.create_key(session, ADMIN, tenant_id, "k", account)
             limits = ScopedLimits(None, "m", LimitSet(requests_per_min=1))
-            limit_id = await world.service.set_limits(session, ADMIN, tenant_id, limits)
+            limit_id = (await world.service.set_limits(session, ADMIN, tenant_id, limits)).id
             await projects.update(session, ADMIN, tenant_id, "new", None)
             await projects.update(session, ADMIN, tenant_id, "new", None)
             await projects.update_account(session, ADMIN, tenant_id, account, None, "owner")
