@@ -26,6 +26,6 @@ class ResponseSink:
         if written or last:
             await self._sink.stream(headers, written, last=last)
 
-    async def fail(self, error: GatewayError) -> None:
-        """A stream that has begun ends with an event that says so."""
-        await self._sink.stream({}, self._events.fail(error), last=True)
+    def error_event(self, error: GatewayError) -> bytes:
+        """The last event of a stream that has begun and broke."""
+        return self._events.fail(error)

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from types import TracebackType
 from typing import Any
 
-from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest
+from gateway.http.errors import error_event
 
 __all__ = ["Call", "Disconnect", "Message", "Receive", "Scope", "Send"]
 
@@ -36,6 +37,7 @@ class Call:
         "_receive",
         "_send",
         "endpoint",
+        "error_event",
         "first_data_at",
         "is_stream",
         "model",
@@ -59,6 +61,8 @@ class Call:
         self.model = ""
         self.endpoint = ""
         self.first_data_at: float | None = None
+        self.error_event: Callable[[GatewayError], bytes] = error_event
+        """What ends a stream that broke."""
         self._clock = clock
         self._receive = receive
         self._send = send

@@ -13,7 +13,7 @@ from gateway.clock import Clock
 from gateway.errors import GatewayError, InternalError
 from gateway.exchange import ClientGone
 from gateway.http.call import Call, ClientLeft, Receive, Scope, Send
-from gateway.http.errors import error_event, render_error
+from gateway.http.errors import render_error
 from gateway.ids import IdSource
 from gateway.obs.logging import bind_request, clear_request, get_logger
 from gateway.obs.metrics import Metrics
@@ -65,7 +65,7 @@ class Edge:
         elif call.is_stream:
             try:
                 async with asyncio.timeout(LAST_WORD_S):
-                    await call.stream({}, error_event(error), last=True)
+                    await call.stream({}, call.error_event(error), last=True)
             except TimeoutError:  # nobody reads: the server drops the connection when the call returns
                 _log.warning("the last event found no reader")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import orjson
 
-from gateway.errors import GatewayError, ModelNotFound, ServerError, ServiceUnavailable
+from gateway.errors import ModelNotFound, ServerError, ServiceUnavailable
 from gateway.exchange import Sink
 from gateway.exchange.responses import ResponseSink
 from gateway.http.auth import Authenticator
@@ -27,8 +25,6 @@ __all__ = ["OpenAIRoutes"]
 
 JSON = {"content-type": "application/json"}
 OWNER = "tollway"
-LAST_WORD_S = 5.0
-"""How long the event that ends a broken stream may wait for a reader."""
 RETRY_COUNT_DIGITS = 3
 UNKNOWN_MODEL = "(unknown)"
 """In logs and metrics, for whatever a caller calls a model that it has no route to."""
@@ -113,22 +109,11 @@ class OpenAIRoutes:
         asked: AskedResponse | None,
     ) -> None:
         request_id = RequestId(call.request_id)
+        if asked is not None:
+            response = ResponseSink(sink, asked, request_id)
+            sink, call.error_event = response, response.error_event
         async with Disconnect(call):
-            if asked is None:
-                await self._pipeline.run(caller, request, request_id, sink)
-            else:
-                await self._respond(call, caller, request_id, ResponseSink(sink, asked, request_id), asked)
-
-    async def _respond(
-        self, call: Call, caller: Caller, request_id: RequestId, sink: ResponseSink, asked: AskedResponse
-    ) -> None:
-        try:
-            await self._pipeline.run(caller, asked.request, request_id, sink)
-        except GatewayError as error:
-            if not call.is_stream:
-                raise
-            async with asyncio.timeout(LAST_WORD_S):
-                await sink.fail(error)
+            await self._pipeline.run(caller, request, request_id, sink)
 
     async def _caller(self, call: Call) -> Principal:
         """Whoever could not be told because something of ours is away counts as turned away by us."""

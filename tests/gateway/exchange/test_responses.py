@@ -44,6 +44,6 @@ async def test_a_whole_answer_and_a_failure() -> None:
     taken, between = sink()
     await between.whole({}, json.dumps(replies.whole(True, HEAD, "a", "stop", None)).encode())
     assert json.loads(taken.parts[0][0])["id"] == "resp_abc"
-    await between.fail(EngineFailed())
+    await taken.stream({}, between.error_event(EngineFailed()), last=True)
     assert taken.parts[1][1]
     assert b"response.failed" in taken.parts[1][0]

@@ -9,6 +9,14 @@ from typing import Any
 import openai
 import pytest
 
+from gateway.clock import SystemClock
+from gateway.errors import Overloaded
+from gateway.exchange import Sink
+from gateway.http.middleware import Edge
+from gateway.http.openai_routes import OpenAIRoutes
+from gateway.ids import IdSource, KeyId, TenantId
+from gateway.obs.metrics import Metrics
+from gateway.tenancy.principal import MODEL_SCOPE, Principal
 from tests.fakes import replies
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
@@ -252,3 +260,46 @@ async def test_what_is_refused_is_counted_though_it_has_no_event(
     [event] = await gateway.events(1)
     rows = await gateway.sql("SELECT end_user FROM user_pseudonym WHERE user_ref = $1", event["user_ref"])
     assert [row["end_user"] for row in rows] == ["u1"]
+
+
+class Breaking:
+    """The parts that a response needs of the routes: anybody may ask, and every answer breaks after its first event."""
+
+    async def tenant(self, *_: Any) -> Principal:
+        return Principal(TenantId("proj_a"), KeyId("key_a"), frozenset({MODEL_SCOPE}))
+
+    def resolve(self, *_: Any) -> None:
+        return None
+
+    async def run(self, caller: Any, request: Any, request_id: Any, sink: Sink) -> None:
+        await sink.stream(
+            {}, replies.chunk(True, {"id": "c", "created": 7, "model": "m"}, "a", True), last=False
+        )
+        raise Overloaded
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_the_last_event_of_a_response_waits_for_a_reader_once(
+    monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
+    monkeypatch.setattr("gateway.http.middleware.LAST_WORD_S", 0.01)
+    parts: Any = Breaking()
+    routes = OpenAIRoutes(parts, parts, parts, parts, parts, 1000)
+    sent: list[Any] = []
+    asked = [{"type": "http.request", "body": b'{"model": "m", "input": "x", "stream": true}'}]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 3 and not is_read:
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        return asked.pop() if asked else await asyncio.Event().wait()
+
+    metrics = Metrics()
+    scope: Any = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": [], "client": None}
+    async with asyncio.timeout(10):
+        await Edge(routes.responses, IdSource(), SystemClock(), metrics)(scope, receive, send)
+    assert [message.get("more_body") for message in sent] == [None, True, False]
+    assert b"event: response.failed" in sent[-1]["body"]
+    assert b'unexpected_errors_total{edge="http"}' not in metrics.render()
