@@ -57,6 +57,8 @@ class RawLine:
 class Line:
     custom_id: str
     body: bytes
+    model: Any
+    """What the body names; whether it makes sense is for the endpoint to judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def read_line(raw: RawLine, url: str) -> Line:
     if not isinstance(body, dict):
         raise _refused(raw, "invalid_body", "'body' must be an object.", "body")
     try:
-        return Line(custom_id, orjson.dumps(body))
+        return Line(custom_id, orjson.dumps(body), body.get("model"))
     except TypeError:
         raise _refused(raw, "invalid_body", "'body' is nested too deeply.", "body") from None
 
@@ -151,9 +153,8 @@ async def check_lines(lines: AsyncIterator[RawLine], url: str) -> Checked:
 
 def _note_model(models: set[Any], line: Line) -> None:
     """Two are as good as many: what matters is whether there is only one."""
-    model = orjson.loads(line.body).get("model")
     if len(models) < 2:
-        models.add(model if isinstance(model, str) else None)
+        models.add(line.model if isinstance(line.model, str) else None)
 
 
 def _within(content: bytes, dropped: int) -> bytes | None:
