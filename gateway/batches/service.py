@@ -18,7 +18,7 @@ from gateway.batches.repository.batches import (
     insert_batch,
 )
 from gateway.batches.repository.files import find_file
-from gateway.batches.types import BatchRow
+from gateway.batches.types import BatchRow, NewBatch
 from gateway.clock import Clock
 from gateway.db import Database
 from gateway.errors import Conflict, InvalidRequest, InvalidValue, NotFound
@@ -64,9 +64,19 @@ class BatchService:
                 raise InvalidValue("The input file must have the purpose 'batch'.", "input_file_id")
             if await count_active(connection, tenant_id) >= ACTIVE_MAX:
                 raise InvalidRequest(f"Your project has {ACTIVE_MAX} batches that have not ended.")
-            batch_id = f"batch_{self._ids.uuid7().hex}"
-            await insert_batch(connection, _row(principal, wanted, batch_id, self._clock))
-        return await self.get(tenant_id, batch_id)
+            new = NewBatch(
+                tenant_id=tenant_id,
+                id=f"batch_{self._ids.uuid7().hex}",
+                key_id=principal.key_id,
+                endpoint=wanted.endpoint,
+                input_file_id=wanted.input_file_id,
+                completion_window=wanted.completion_window,
+                labels=wanted.labels,
+                created_at=now,
+                expires_at=now + WINDOW_TIME,
+                output_expires_after_s=wanted.output_expires_after_s,
+            )
+            return await insert_batch(connection, new)
 
     async def get(self, tenant_id: TenantId, batch_id: str) -> BatchRow:
         async with self._database.transaction() as connection:
@@ -87,34 +97,3 @@ class BatchService:
         if row.state != "cancelling" and row.state != "cancelled":
             raise Conflict(f"The batch is {row.state} and cannot be cancelled any more.")
         return row
-
-
-def _row(principal: Principal, wanted: Wanted, batch_id: str, clock: Clock) -> BatchRow:
-    now = clock.now()
-    nothing = dict.fromkeys(BatchRow.__slots__)
-    counts = dict.fromkeys(
-        (
-            "total",
-            "completed",
-            "failed",
-            "input_tokens",
-            "cached_tokens",
-            "output_tokens",
-            "reasoning_tokens",
-        ),
-        0,
-    )
-    known = {
-        "tenant_id": principal.tenant_id,
-        "id": batch_id,
-        "key_id": principal.key_id,
-        "endpoint": wanted.endpoint,
-        "input_file_id": wanted.input_file_id,
-        "completion_window": wanted.completion_window,
-        "labels": wanted.labels,
-        "state": "validating",
-        "created_at": now,
-        "expires_at": now + WINDOW_TIME,
-        "output_expires_after_s": wanted.output_expires_after_s,
-    }
-    return BatchRow(**{**nothing, **counts, **known})  # type: ignore[arg-type]  # every field is in one of the three

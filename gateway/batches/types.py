@@ -17,6 +17,7 @@ __all__ = [
     "FileRow",
     "Lease",
     "LineError",
+    "NewBatch",
     "Result",
     "blob_key",
 ]
@@ -48,6 +49,22 @@ class LineError:
     message: str
     line: int | None = None
     param: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """What is known of a batch when it is made."""
+
+    tenant_id: TenantId
+    id: str
+    key_id: KeyId
+    endpoint: str
+    input_file_id: str
+    completion_window: str
+    labels: Mapping[str, str] | None
+    created_at: datetime
+    expires_at: datetime
+    output_expires_after_s: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, text
 
-from gateway.batches.types import BatchRow
+from gateway.batches.types import BatchRow, NewBatch
 from gateway.db import WriteConnection
 from gateway.ids import TenantId
 
@@ -24,23 +24,12 @@ __all__ = [
 
 _NAMES = {name: "metadata" if name == "labels" else name for name in BatchRow.__slots__}
 BATCH_COLUMNS = ", ".join(f"b.{column} AS {name}" for name, column in _NAMES.items())
-_INSERTED = (
-    *(
-        "tenant_id",
-        "id",
-        "key_id",
-        "endpoint",
-        "input_file_id",
-        "completion_window",
-        "created_at",
-        "expires_at",
-    ),
-    "output_expires_after_s",
-)
+_INSERTED = [name for name in NewBatch.__slots__ if name != "labels"]
 _INSERT = text(
     f"""
-    INSERT INTO batch ({", ".join(_INSERTED)}, metadata)
+    INSERT INTO batch AS b ({", ".join(_INSERTED)}, metadata)
     VALUES ({", ".join(f":{name}" for name in _INSERTED)}, CAST(:metadata AS jsonb))
+    RETURNING {BATCH_COLUMNS}
     """
 )
 _FIND = text(f"SELECT {BATCH_COLUMNS} FROM batch b WHERE b.tenant_id = :tenant_id AND b.id = :id")
@@ -60,10 +49,10 @@ _CANCEL = text(
 )
 
 
-async def insert_batch(connection: WriteConnection, row: BatchRow) -> None:
-    values = {name: getattr(row, name) for name in _INSERTED}
-    metadata = msgspec.json.encode(row.labels).decode() if row.labels is not None else None
-    await connection.execute(_INSERT, {**values, "metadata": metadata})
+async def insert_batch(connection: WriteConnection, new: NewBatch) -> BatchRow:
+    values = {name: getattr(new, name) for name in _INSERTED}
+    metadata = msgspec.json.encode(new.labels).decode() if new.labels is not None else None
+    return batch_of_row((await connection.execute(_INSERT, {**values, "metadata": metadata})).one())
 
 
 async def find_batch(connection: WriteConnection, tenant_id: TenantId, batch_id: str) -> BatchRow | None:
