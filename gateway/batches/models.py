@@ -16,12 +16,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
+from gateway.batches.types import ACTIVE_SQL
 from gateway.db import Base
 
 __all__ = ["Batch", "BatchResult", "StoredFile"]
 
 _NOW = text("now()")
-_ACTIVE = "state IN ('validating', 'in_progress', 'finalizing', 'cancelling')"
+_ACTIVE = f"state IN {ACTIVE_SQL}"
 
 
 class StoredFile(Base):

@@ -11,7 +11,7 @@ from gateway.ids import KeyId, TenantId
 from gateway.wire import Usage
 
 __all__ = [
-    "ACTIVE",
+    "ACTIVE_SQL",
     "BatchRow",
     "BatchState",
     "FileRow",
@@ -25,7 +25,8 @@ __all__ = [
 BatchState = Literal[
     "validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"
 ]
-ACTIVE: tuple[BatchState, ...] = ("validating", "in_progress", "finalizing", "cancelling")
+ACTIVE_SQL = "('validating', 'in_progress', 'finalizing', 'cancelling')"
+"""The states of a batch that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)

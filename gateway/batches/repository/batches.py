@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, text
 
-from gateway.batches.types import BatchRow, NewBatch
+from gateway.batches.types import ACTIVE_SQL, BatchRow, NewBatch
 from gateway.db import WriteConnection
 from gateway.ids import TenantId
 
@@ -33,12 +33,7 @@ _INSERT = text(
     """
 )
 _FIND = text(f"SELECT {BATCH_COLUMNS} FROM batch b WHERE b.tenant_id = :tenant_id AND b.id = :id")
-_ACTIVE = text(
-    """
-    SELECT count(*) FROM batch WHERE tenant_id = :tenant_id
-        AND state IN ('validating', 'in_progress', 'finalizing', 'cancelling')
-    """
-)
+_ACTIVE = text(f"SELECT count(*) FROM batch WHERE tenant_id = :tenant_id AND state IN {ACTIVE_SQL}")
 # Whoever works on it sees the new state within seconds; if nobody does, somebody takes it up at once.
 _CANCEL = text(
     """

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Row, text
 
-from gateway.batches.types import FileRow
+from gateway.batches.types import ACTIVE_SQL, FileRow
 from gateway.db import WriteConnection
 from gateway.ids import TenantId
 
@@ -27,9 +27,9 @@ __all__ += ["insert_file", "stored_by"]
 
 _COLUMNS = "tenant_id, id, purpose, filename, bytes, created_at, expires_at"
 _VISIBLE = "tenant_id = :tenant_id AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)"
-_IN_USE = """
+_IN_USE = f"""
     EXISTS (SELECT FROM batch b WHERE b.tenant_id = f.tenant_id AND b.input_file_id = f.id
-        AND b.state IN ('validating', 'in_progress', 'finalizing', 'cancelling'))
+        AND b.state IN {ACTIVE_SQL})
 """
 _INSERT = text(
     """

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import text
 
 from gateway.batches.repository.batches import BATCH_COLUMNS, batch_of_row
-from gateway.batches.types import BatchState, Lease, LineError, Result
+from gateway.batches.types import ACTIVE_SQL, BatchState, Lease, LineError, Result
 from gateway.db import WriteConnection
 
 __all__ = [
@@ -30,10 +30,10 @@ _CLAIM = text(
     f"""
     WITH turn AS (
         SELECT b.tenant_id, b.id FROM batch b
-        WHERE b.state IN ('validating', 'in_progress', 'finalizing', 'cancelling') AND b.run_after <= now()
+        WHERE b.state IN {ACTIVE_SQL} AND b.run_after <= now()
             AND NOT b.id = ANY(CAST(:not_these AS text[]))
         ORDER BY (SELECT count(*) FROM batch o WHERE o.tenant_id = b.tenant_id AND o.lease_owner IS NOT NULL
-            AND o.state IN ('validating', 'in_progress', 'finalizing', 'cancelling') AND o.run_after > now()),
+            AND o.state IN {ACTIVE_SQL} AND o.run_after > now()),
             b.run_after
         LIMIT 1 FOR UPDATE OF b SKIP LOCKED
     )
@@ -174,7 +174,7 @@ async def end(
         f"""
         UPDATE batch SET state = :state, {state}_at = :now, lease_owner = NULL, output_file_id = :output_file_id,
             error_file_id = :error_file_id, errors = coalesce(CAST(:errors AS jsonb), errors)
-        WHERE {_MINE} AND state IN ('validating', 'in_progress', 'finalizing', 'cancelling')
+        WHERE {_MINE} AND state IN {ACTIVE_SQL}
         """
     )
     values = {
