@@ -88,7 +88,7 @@ class Attempts:
         rename = (
             Rename.between(target.upstream_model, target.served_model)
             if dialect.echoes_model
-            else RenameAny(target.served_model)
+            else RenameAny.to(target.served_model)
         )
         attempt = exchange.attempt = Attempt(
             number=number,

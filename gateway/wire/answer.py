@@ -62,11 +62,14 @@ class RenameAny:
     """Whatever name the engine gives its model → the name the client asked for: others answer with a path, or with a
     name of their own whatever they were asked for."""
 
-    served: str
+    value: bytes
+
+    @classmethod
+    def to(cls, served: str) -> RenameAny:
+        return cls(b'"model":' + orjson.dumps(served))
 
     def apply(self, data: bytes) -> bytes:
-        value = b'"model":' + orjson.dumps(self.served)
-        return _MODEL.sub(lambda _: value, data)
+        return _MODEL.sub(lambda _: self.value, data)
 
 
 def read_answer(raw: bytes, rename: Rename | RenameAny | None) -> Answer | None:
