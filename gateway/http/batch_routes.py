@@ -17,12 +17,12 @@ from gateway.http.storage import (
     Json,
     database_may_be_away,
     expiry_s,
-    json_body,
     limit_of,
     page_of,
     query_of,
 )
 from gateway.tenancy.principal import MODEL_SCOPE, Principal
+from gateway.wire.request import read_object
 
 __all__ = ["BatchRoutes"]
 
@@ -51,7 +51,7 @@ class BatchRoutes:
 
     async def create(self, call: Call) -> None:
         principal = await self._caller(call)
-        wanted = _wanted(json_body(await call.body(BODY_BYTES_MAX)))
+        wanted = _wanted(read_object(await call.body(BODY_BYTES_MAX)))
         with database_may_be_away():
             row = await self._batches.create(principal, wanted)
         await _answer(call, row)

@@ -19,7 +19,6 @@ __all__ = [
     "chosen",
     "database_may_be_away",
     "expiry_s",
-    "json_body",
     "limit_of",
     "page_of",
     "query_of",
@@ -82,16 +81,6 @@ def page_of(rows: Sequence[Json], limit: int) -> bytes:
             "has_more": len(rows) > limit,
         }
     )
-
-
-def json_body(raw: bytes) -> Json:
-    try:
-        fields = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"We could not parse the JSON body of your request: {error}.") from error
-    if not isinstance(fields, dict):
-        raise InvalidRequest("The body must be a JSON object.")
-    return fields
 
 
 def expiry_s(policy: Mapping[str, Any] | None, name: str) -> int | None:

@@ -14,11 +14,11 @@ from gateway.http.storage import (
     chosen,
     database_may_be_away,
     expiry_s,
-    json_body,
     limit_of,
     page_of,
     query_of,
 )
+from gateway.wire.request import read_object
 
 
 def call(query: bytes) -> Call:
@@ -59,10 +59,10 @@ def test_pages_say_whether_there_is_more() -> None:
 
 
 def test_bodies_are_objects() -> None:
-    assert json_body(b'{"a": 1}') == {"a": 1}
+    assert read_object(b'{"a": 1}') == {"a": 1}
     for raw in (b"", b"[]", b"{", b"\xff"):
         with pytest.raises(GatewayError) as caught:
-            json_body(raw)
+            read_object(raw)
         assert caught.value.status == 400
 
 
