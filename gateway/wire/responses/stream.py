@@ -33,10 +33,10 @@ _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 class _Item:
     """The output item that is open. `calls`: its number among the calls of the chat; None for text."""
 
-    def __init__(self, kind: str, id: str, index: int, call: int | None = None) -> None:
+    def __init__(self, kind: str, id: str, call: int | None = None) -> None:
         self.kind = kind
         self.id = id
-        self.index = index
+        self.index = 0
         self.call = call
         self.call_id = self.name = ""
         self.text = ""
@@ -130,7 +130,7 @@ class EventWriter:
         if not isinstance(text, str) or not text:
             return
         if self._item is None or self._item.kind != kind:
-            self._open(_Item(kind, id, len(self._output)))
+            self._open(_Item(kind, id))
         item = self._item
         assert item is not None
         item.text += text
@@ -140,7 +140,7 @@ class EventWriter:
     def _call(self, call: Json) -> None:
         number, function = call.get("index", 0), call.get("function") or {}
         if self._item is None or self._item.call != number:
-            item = _Item("function_call", self._ids.call(self._calls), len(self._output), number)
+            item = _Item("function_call", self._ids.call(self._calls), number)
             item.call_id, item.name = call.get("id") or "", function.get("name") or ""
             self._calls += 1
             self._open(item)
@@ -151,7 +151,7 @@ class EventWriter:
 
     def _open(self, item: _Item) -> None:
         self._close()
-        # Text items close the one before, which makes this one's place the next.
+        # Closing the one before put it in its place, which makes this one's the next.
         item.index = len(self._output)
         self._item = item
         empty = item.json("in_progress")
