@@ -16,10 +16,11 @@ from gateway.wire.answer import EngineError, Rename, RenameAny, error_of
 from gateway.wire.continuation import Continuation
 from gateway.wire.usage import Usage, read_usage
 
-__all__ = ["EventTooLarge", "StreamScanner"]
+__all__ = ["BOUNDARY", "EventTooLarge", "StreamScanner", "object_of", "payload_of"]
 
 EVENT_BYTES_MAX = 16 * 1024 * 1024
-_BOUNDARY = re.compile(rb"\r?\n\r?\n")
+BOUNDARY = re.compile(rb"\r?\n\r?\n")
+"""Between two events."""
 _NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
 
 
@@ -81,7 +82,7 @@ class StreamScanner:
 
     def _keep_tail(self, data: bytes) -> bytes:
         end = 0
-        for boundary in _BOUNDARY.finditer(data):
+        for boundary in BOUNDARY.finditer(data):
             end = boundary.end()
         self._tail = data[end:]
         if len(self._tail) > EVENT_BYTES_MAX:
@@ -90,18 +91,18 @@ class StreamScanner:
 
     def _slowly(self, data: bytes) -> bytes:
         passed, start = [], 0
-        for boundary in _BOUNDARY.finditer(data):
+        for boundary in BOUNDARY.finditer(data):
             if not self._is_over:
                 passed.append(self._event(data[start : boundary.end()]))
             start = boundary.end()
         return b"".join(passed)
 
     def _event(self, event: bytes) -> bytes:
-        payload = _payload(event)
+        payload = payload_of(event)
         if payload == b"[DONE]":
             self.done = self._is_over = True
             return event
-        fields = _object(payload)
+        fields = object_of(payload)
         if fields is None:
             self.events += 1 if payload else 0
             return event
@@ -130,13 +131,14 @@ def _ends_an_event(data: bytes) -> bool:
     return data.endswith(b"\n\n") and data[-3:-2] not in (b"\n", b"\r")
 
 
-def _payload(event: bytes) -> bytes:
+def payload_of(event: bytes) -> bytes:
     """The data of an event: its `data:` lines, joined; comments and other fields are none of ours."""
     lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
     return b"\n".join(lines).strip()
 
 
-def _object(payload: bytes) -> dict[str, Any] | None:
+def object_of(payload: bytes) -> dict[str, Any] | None:
+    """None when it is no JSON object."""
     if not payload.startswith(b"{"):
         return None
     try:

@@ -6,7 +6,6 @@ other: one is open at a time, reasoning before words before calls, each closed b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,10 +23,9 @@ from gateway.wire.responses.answer import (
     reasoning_item,
     response,
 )
+from gateway.wire.stream import BOUNDARY, object_of, payload_of
 
 __all__ = ["EventWriter"]
-
-_BOUNDARY = re.compile(rb"\r?\n\r?\n")
 
 
 class _Item:
@@ -70,7 +68,7 @@ class EventWriter:
 
     def feed(self, data: bytes) -> bytes:
         """Any chunking of the same bytes gives the same events."""
-        *events, self._tail = _BOUNDARY.split(self._tail + data)
+        *events, self._tail = BOUNDARY.split(self._tail + data)
         for event in events:
             self._event(event)
         return self._taken()
@@ -86,22 +84,15 @@ class EventWriter:
         return written
 
     def _event(self, event: bytes) -> None:
-        lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
-        if not lines:
-            if event.startswith(b":"):
-                self._written.append(event + b"\n\n")
-            return
-        if lines == [b"[DONE]"]:
+        payload = payload_of(event)
+        if not payload and event.startswith(b":"):
+            self._written.append(event + b"\n\n")
+        elif payload == b"[DONE]":
             self._begin(0)
             self._close()
             finish = ended(self._finish)
             self._end(f"response.{finish['status']}", **finish)
-            return
-        try:
-            chunk = orjson.loads(b"\n".join(lines))
-        except orjson.JSONDecodeError:
-            return  # nothing that a response could show
-        if isinstance(chunk, dict):
+        elif (chunk := object_of(payload)) is not None:  # of anything else a response could show nothing
             self._chunk(chunk)
 
     def _chunk(self, chunk: Json) -> None:
