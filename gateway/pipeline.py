@@ -136,7 +136,6 @@ class Pipeline:
             seed=int.from_bytes(p.entropy(SEED_BYTES), "big") if needs_seed else None,
             prompt=Prompt(request, p.pseudonyms.cache_salt(principal)),
             arrived=arrived,
-            request_class=caller.request_class,
             first_attempt=caller.first_attempt,
         )
 

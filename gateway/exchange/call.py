@@ -177,7 +177,7 @@ class UpstreamCalls:
             upstream_model=exchange.target.upstream_model,
             fairness_id=self._pseudonyms.fairness_id(principal),
             fairness_weight=principal.fairness_weight,
-            request_class=exchange.request_class,
+            request_class=exchange.hold.reservation.request_class,
             cache_salt=self._pseudonyms.cache_salt(principal),
             max_prompt_tokens=exchange.max_prompt_tokens,
             max_output_tokens=exchange.max_output_tokens,

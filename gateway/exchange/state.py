@@ -92,7 +92,6 @@ class Exchange:
     seed: int | None  # None: the client set one, or nothing is drawn
     prompt: Prompt
     arrived: float
-    request_class: str = "interactive"
     first_attempt: int = 0
     set_aside: list[Attempt] = field(default_factory=list)
     """Attempts that were tried again elsewhere; nobody pays for them."""
