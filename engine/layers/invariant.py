@@ -73,6 +73,8 @@ def in_tiles(
 ) -> Tensor:
     """The product of x [T, in], TILE rows at a time → [T, width]."""
     num_rows = x.shape[0]
+    if num_rows == TILE:
+        return product(x)
     out = torch.empty(num_rows, width, dtype=dtype or x.dtype)
     for start in range(0, num_rows, TILE):
         tile = x[start : start + TILE]

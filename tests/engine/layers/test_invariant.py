@@ -57,3 +57,4 @@ def test_heads(kind: str) -> None:
     assert torch.allclose(together, inner(hidden), atol=1e-4 if kind == "dense" else 0.05)
     for row in range(hidden.shape[0]):
         assert torch.equal(head(hidden[row : row + 1])[0], together[row])
+    assert torch.equal(head(hidden[5 : 5 + TILE]), together[5 : 5 + TILE])
