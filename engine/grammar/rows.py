@@ -64,7 +64,8 @@ class RowGrammar:
         self._words: Words = np.zeros((1, -(-vocab_size // 32)), dtype=np.int32)
         self._allowed = bits(vocab_size, allowed) if allowed else None
         self._others = ~bits(vocab_size, end_ids) if min_len else None
-        self._inside = bits(vocab_size, range(vocab_size)) if vocab_size % 32 else None
+        self._tail = (1 << vocab_size % 32) - 1
+        """The tokens of the last word; 0 if it is full."""
         self._min_len = min_len
         self._broken_by: int | None = None
         self._error: RuntimeError | None = None
@@ -103,8 +104,8 @@ class RowGrammar:
         self._charge(began)
         if self._excess_s > BUDGET_S:
             raise GrammarError("following this grammar takes too long: it can be read in too many ways")
-        if self._inside is not None:
-            words &= self._inside
+        if self._tail:
+            words[-1] &= self._tail
         if self._allowed is not None:
             words &= self._allowed
         if self._others is not None and length < self._min_len:
