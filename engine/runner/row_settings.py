@@ -181,6 +181,8 @@ class RowBook:
     def refused(self, rows: Sequence[int]) -> frozenset[int]:
         """Those of the rows that fail, if they fail, by what their caller asked for: their grammar leaves nothing, or
         forbidden words leave nothing of it."""
+        if not self._grammars:
+            return frozenset()
         return frozenset(row for row in rows if self._contradicts_itself(row))
 
     def _contradicts_itself(self, row: int) -> bool:
