@@ -34,7 +34,7 @@ class HostTier:
             self.pool.share(found)  # the one used last, once it is free again
             self.pool.release([found])
         elif self.num_pages and self.pool.num_free:
-            self.pool.release(self._copy([page], [name]))
+            self.pool.release([self._copy(page, name)])
 
     def store(self, pages: Sequence[int], names: Sequence[Hashable | None]) -> list[int] | None:
         """Keep these pages until `drop`; those without a name for one owner. None if there is no room for all."""
@@ -47,7 +47,7 @@ class HostTier:
                 self.pool.share(found)
                 stored.append(found)
             else:
-                stored += self._copy([page], [name])
+                stored.append(self._copy(page, name))
         return stored
 
     def drop(self, stored: Iterable[int]) -> None:
@@ -87,11 +87,10 @@ class HostTier:
         self.pool.check_integrity(Counter([*stored, *self._sources]))
         assert self.num_pages or not (self._offloads or self._restores)
 
-    def _copy(self, pages: Sequence[int], names: Sequence[Hashable | None]) -> list[int]:
-        copies = self.pool.allocate(len(pages))
-        for page, name, copy in zip(pages, names, copies, strict=True):
-            if name is not None:
-                self.pool.publish(copy, name)
-            self._offloads.append(PageMove(page, copy))
-        self.num_offloaded += len(copies)
-        return copies
+    def _copy(self, page: int, name: Hashable | None) -> int:
+        (copy,) = self.pool.allocate(1)
+        if name is not None:
+            self.pool.publish(copy, name)
+        self._offloads.append(PageMove(page, copy))
+        self.num_offloaded += 1
+        return copy
