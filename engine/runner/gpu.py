@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import torch
@@ -190,10 +190,16 @@ class GPURunner:
         logprobs = {}
         if handle.logprobs:
             logprobs = to_token_logprobs(handle.slot.logprobs(count), handle.logprobs, handle.rows)
-        result = to_step_result(
-            handle.step, handle.rows, token_ids, handle.row_errors, logprobs, prompt, handle.refused
+        return to_step_result(
+            handle.step,
+            handle.rows,
+            token_ids,
+            handle.row_errors,
+            logprobs,
+            prompt,
+            handle.refused,
+            embeddings,
         )
-        return replace(result, embeddings=embeddings)
 
     def _launch(self, flight: Flight, schedule: ScheduleOutput, slot: StepSlot) -> None:
         self._apply(schedule, slot)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -141,8 +140,7 @@ class TorchRunner:
             if chosen[place] >= 0:
                 grammar.accept(chosen[place])
         errors, refused = self._sampler.errors(rows), self._sampler.refused(rows)
-        result = to_step_result(schedule.step, rows, chosen, errors, logprobs, found, refused)
-        return replace(result, embeddings=embeddings)
+        return to_step_result(schedule.step, rows, chosen, errors, logprobs, found, refused, embeddings)
 
     def _draw(
         self, logits: Tensor, rows: Sequence[int], lens: Sequence[int]

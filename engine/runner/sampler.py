@@ -143,7 +143,8 @@ def to_step_result(
     errors: Mapping[int, str],
     logprobs: Mapping[int, TokenLogprobs],
     prompt_logprobs: dict[int, list[TokenLogprobs]],
-    refused: frozenset[int] = frozenset(),
+    refused: frozenset[int],
+    embeddings: dict[int, bytes],
 ) -> StepResult:
     """What the core hears: `token_ids` on the host, −1 where a row had nothing to choose; `errors` as they were
     when the step was launched."""
@@ -155,7 +156,7 @@ def to_step_result(
         else:
             failures[row] = errors.get(row, NOTHING_TO_CHOOSE)
     kept = {row: value for row, value in logprobs.items() if row in tokens}
-    return StepResult(step, tokens, failures, kept, prompt_logprobs, refused & failures.keys())
+    return StepResult(step, tokens, failures, kept, prompt_logprobs, refused & failures.keys(), embeddings)
 
 
 def to_token_logprobs(drawn: Drawn, rows: Sequence[int]) -> dict[int, TokenLogprobs]:
