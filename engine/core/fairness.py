@@ -47,9 +47,6 @@ class Account:
     def charge_input(self, request: Request, num_tokens: int) -> None:
         self.served += input_cost(request, num_tokens)
 
-    def charge_output(self, request: Request, num_tokens: int) -> None:
-        self.served += request.output_cost * num_tokens
-
     def head(self) -> Request:
         """By the caller's own priorities, then the earliest deadline; without either first come, first served."""
         return self.waiting[0]
@@ -102,14 +99,9 @@ class FairQueue:
         request.account = account
         request.output_cost = OUTPUT_WEIGHT / max(request.fairness_weight, MIN_WEIGHT)
 
-    def head(self) -> Request | None:
-        """The request to admit next."""
-        account = self._first()
-        return None if account is None else account.head()
-
     def candidates(self) -> Iterator[Request]:
-        """The head, then those that may go before it while it does not fit: the rest of its id, then other ids
-        as far as that leaves the services within the bound. Asked for another, it takes the last one for one
+        """The next request, then those that may go before it while it does not fit: the rest of its id, then other
+        ids as far as that leaves the services within the bound. Asked for another, it takes the last one for one
         that does not fit; the queue must not change in between."""
         first = self._first()
         if first is None:

@@ -108,10 +108,6 @@ class WaitingLine:
         insort(self._preempted[request.class_rank], request, key=lambda each: each.sequence)
         self._count(request, 1)
 
-    def head(self, first_rank: int = 0) -> Request | None:
-        """The request to admit next."""
-        return next(self.candidates(first_rank), None)
-
     def candidates(self, first_rank: int = 0) -> Iterator[Request]:
         """The next request, then those that may go before it while it does not fit; class `first_rank` first."""
         for rank in (first_rank, *(rank for rank in range(len(CLASSES)) if rank != first_rank)):

@@ -41,7 +41,7 @@ def preempted(waiting: WaitingLine, **fields: object) -> Request:
 
 def take_all(waiting: WaitingLine) -> list[Request]:
     taken = []
-    while (head := waiting.head()) is not None:
+    while (head := next(waiting.candidates(), None)) is not None:
         waiting.take(head)
         taken.append(head)
     return taken
