@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from engine.core.contract import RowInit, RowWork
 from engine.messages import PoolingKind
+from engine.runner.staging import HostCopies
 
 
 @dataclass(slots=True)
@@ -68,28 +70,16 @@ class Pooler:
 
 
 class EmbeddingFetch:
-    """Embeddings on their way to the host: started when a step is launched, read when it is collected."""
+    """Embeddings on their way to the host, by row."""
 
     def __init__(self, vectors: Mapping[int, Tensor]) -> None:
         self._rows = tuple(vectors)
-        self._host: Tensor | None = None
-        self._done: torch.cuda.Event | None = None
-        if vectors:
-            stacked = torch.stack(tuple(vectors.values()))
-            on_gpu = stacked.is_cuda
-            self._host = torch.empty(stacked.shape, device="cpu", pin_memory=on_gpu)
-            self._host.copy_(stacked, non_blocking=True)
-            if on_gpu:
-                self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's own
-                self._done.record()
+        self._copies = HostCopies([torch.stack(tuple(vectors.values()))] if vectors else [])
 
     def fetched(self) -> dict[int, bytes]:
         """By row, as `StepResult.embeddings` has them; waits for the copy."""
-        if self._done is not None:
-            self._done.synchronize()
-        if self._host is None:
-            return {}
-        return {row: line.numpy().tobytes() for row, line in zip(self._rows, self._host, strict=True)}
+        lines = chain.from_iterable(self._copies.fetched())
+        return {row: line.numpy().tobytes() for row, line in zip(self._rows, lines, strict=True)}
 
 
 def _mean(row: _Row, start: int, own: Tensor) -> Tensor:

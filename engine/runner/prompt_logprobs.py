@@ -18,6 +18,7 @@ from engine.core.contract import RowWork
 from engine.layers.batch import CausalLM
 from engine.messages import TokenLogprobs
 from engine.runner.row_settings import RowBook
+from engine.runner.staging import HostCopies
 
 CHUNK_ROWS = 32
 """Positions whose logits exist at a time."""
@@ -66,26 +67,15 @@ def score(model: CausalLM, hidden: Tensor, spans: Sequence[Span], tokens: Tensor
 
 
 class PromptFetch:
-    """What `score` found on its way to the host: started when a step is launched, read when it is collected."""
+    """What `score` found, on its way to the host."""
 
     def __init__(self, spans: Sequence[Span], scored: Sequence[Tensor]) -> None:
         self._spans = spans
-        on_gpu = scored[0].is_cuda
-        self._host = [
-            torch.empty(lines.shape, dtype=lines.dtype, device="cpu", pin_memory=on_gpu).copy_(
-                lines, non_blocking=True
-            )
-            for lines in scored
-        ]
-        self._done = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]  # torch's own
-        if self._done is not None:
-            self._done.record()
+        self._copies = HostCopies(scored)
 
     def fetched(self) -> dict[int, list[TokenLogprobs]]:
         """By row; waits for the copy."""
-        if self._done is not None:
-            self._done.synchronize()
-        return to_prompt_logprobs(self._spans, self._host)
+        return to_prompt_logprobs(self._spans, self._copies.fetched())
 
 
 def to_prompt_logprobs(spans: Sequence[Span], scored: Sequence[Tensor]) -> dict[int, list[TokenLogprobs]]:

@@ -2,7 +2,8 @@
 
 Place in the path: the GPU runner fills a slot when it launches a step and reads it when it collects the step.
 A copy from or to pinned memory does not stop the host, so the memory must stay untouched until the device has
-passed it: a slot is used again only after its step has been collected. Knows no model.
+passed it: a slot is used again only after its step has been collected. What few steps bring back, in sizes that nobody
+knows before, has memory of its own. Knows no model.
 """
 
 from __future__ import annotations
@@ -65,3 +66,25 @@ class StepSlot:
         for line, values in zip(staged, lists, strict=True):
             line.copy_(torch.tensor(values, dtype=torch.int64))
         return staged
+
+
+class HostCopies:
+    """Tensors on their way to the host: started when a step is launched, read when it is collected."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        on_gpu = bool(tensors) and tensors[0].is_cuda
+        self._host = [
+            torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=on_gpu).copy_(
+                tensor, non_blocking=True
+            )
+            for tensor in tensors
+        ]
+        self._done = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]  # torch's own
+        if self._done is not None:
+            self._done.record()
+
+    def fetched(self) -> list[Tensor]:
+        """The copies, in the same order; waits for them."""
+        if self._done is not None:
+            self._done.synchronize()
+        return self._host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from engine.core.contract import RowWork
-from engine.runner.staging import StepSlot
+from engine.runner.staging import HostCopies, StepSlot
 
 PINNED = torch.cuda.is_available()
 
@@ -47,3 +47,22 @@ def test_fetches_log_probabilities_only_if_there_are_any() -> None:
     assert slot.logprobs(2).tolist() == [[0, 1, 2], [3, 4, 5]]
     slot.fetch(token_ids[:1])
     assert slot.fetched(1) == [7]
+
+
+def test_copies_keep_their_order_shapes_and_types() -> None:
+    sent = [torch.arange(6).view(2, 3).int(), torch.rand(4), torch.rand(1, 2).bfloat16()]
+    copies = HostCopies([each.cuda() for each in sent] if PINNED else sent).fetched()
+    assert [(each.dtype, each.device.type) for each in copies] == [(each.dtype, "cpu") for each in sent]
+    assert all(torch.equal(copy, each) for copy, each in zip(copies, sent, strict=True))
+
+
+def test_copies_are_the_callers_own() -> None:
+    sent = torch.ones(3, device="cuda" if PINNED else "cpu")
+    copies = HostCopies([sent])
+    (copy,) = copies.fetched()
+    sent.zero_()
+    assert copy.tolist() == [1, 1, 1]
+
+
+def test_nothing_to_copy() -> None:
+    assert HostCopies([]).fetched() == []
