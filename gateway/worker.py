@@ -195,7 +195,7 @@ def _alert_loops(
 ) -> Sequence[Loop]:
     """Each kind of alert is a watch; all of them share the courier."""
     ids = IdSource(clock)
-    watch = SpendWatch(database, clock=clock, ids=ids, metrics=metrics)
+    watch = SpendWatch(database, clock=clock, metrics=metrics)
     mail = MailChannel(settings.mail)
     courier = Courier(
         database,

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from gateway.alerts.repository.records import announce
 from gateway.alerts.repository.spend import claim, due_budgets, due_months, period_kinds
-from gateway.alerts.types import Due, Mail, Record, Window
+from gateway.alerts.types import Due, Window
 from gateway.clock import Clock
 from gateway.db import Database
-from gateway.ids import IdSource
+from gateway.events import Event, Mail, announce
 from gateway.ledger.periods import Period, period_bounds, period_key, zone_of
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
@@ -30,10 +29,9 @@ MONTH: tuple[Period, str] = ("monthly", "UTC")
 
 
 class SpendWatch:
-    def __init__(self, database: Database, *, clock: Clock, ids: IdSource, metrics: Metrics) -> None:
+    def __init__(self, database: Database, *, clock: Clock, metrics: Metrics) -> None:
         self._database = database
         self._clock = clock
-        self._ids = ids
         self._metrics = metrics
         self._log = get_logger(__name__)
 
@@ -52,16 +50,11 @@ class SpendWatch:
         """The guard, the records and their outbox rows are one transaction."""
         async with self._database.transaction() as connection:
             fired = await claim(connection, due)
-            if fired:
-                await announce(connection, [self._record(one, now) for one in fired])
+            await announce(connection, [_event(one, now) for one in fired])
         for one in fired:
             self._metrics.alerts_fired.labels(one.type).inc()
             self._log.info("spend_alert_fired", type=one.type, subject=one.subject, period=one.window.key)
         return len(fired)
-
-    def _record(self, due: Due, now: datetime) -> Record:
-        mail = Mail(due.recipients, due.subject_prefix) if due.recipients else None
-        return Record(self._ids.new("alert"), due.type, due.tenant_id, _payload(due), now, mail)
 
 
 def windows_of(kinds: Iterable[tuple[Period, str]], now: datetime) -> list[Window]:
@@ -82,6 +75,12 @@ def windows_of(kinds: Iterable[tuple[Period, str]], now: datetime) -> list[Windo
                 Window(period, name, period_key(period, zone, inside), *bounds, closed_at=starts_at)
             )
     return windows
+
+
+def _event(due: Due, now: datetime) -> Event:
+    mail = Mail(due.recipients, due.subject_prefix) if due.recipients else None
+    key = f"{due.subject} {due.window.key} {due.threshold_nanousd}"
+    return Event(due.type, due.tenant_id, key, _payload(due), now, mail)
 
 
 def _payload(due: Due) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from gateway.events.types import EventType, Mail
 from gateway.ledger.periods import Period
 
-__all__ = ["Due", "Mail", "Message", "Record", "SpendAlertView", "Target", "Window"]
+__all__ = ["Due", "Message", "Record", "SpendAlertView", "Target", "Window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Window:
 class Due:
     """Committed spend that has reached a threshold which has not fired yet. `subject`: the alert, or the budget."""
 
-    type: str
+    type: EventType
     subject: str
     window: Window
     scope: str
@@ -65,16 +66,8 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
-    """Who is told of a record by e-mail."""
-
-    recipients: tuple[str, ...]
-    subject_prefix: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
-    """Something that happened once and is worth telling."""
+    """An event as it was announced."""
 
     id: str
     type: str

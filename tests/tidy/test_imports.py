@@ -96,7 +96,7 @@ LAYERS = (
     ("tenancy",),
     ("audit",),
     ("ledger", "idempotency"),
-    ("wire", "obs", "blobs"),
+    ("wire", "obs", "blobs", "events"),
     ("db", "cache", "settings", "errors", "money", "ids", "clock", "keyring"),
 )  # fmt: skip
 SIBLINGS_ALLOWED = {

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, text
 
-from gateway.alerts.repository.records import TOPIC
-from gateway.alerts.types import Mail, Message, Record, Target
+from gateway.alerts.types import Message, Record, Target
 from gateway.db import WriteConnection
+from gateway.events.repository import TOPIC
+from gateway.events.types import Mail
 
 __all__ = ["NewDelivery", "add", "lease", "mark_delivered", "mark_failed", "take_announced"]
 

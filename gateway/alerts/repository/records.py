@@ -1,35 +1,18 @@
-"""Records and their outbox rows: written together in the transaction of their cause, read in pages."""
+"""What was announced, read in pages, and how it was delivered."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-from sqlalchemy import select, text, tuple_
+from sqlalchemy import select, tuple_
 
 from gateway.alerts.models import AlertRecord, Delivery
 from gateway.alerts.types import Record
-from gateway.db import ReadSession, WriteConnection
+from gateway.db import ReadSession
 
-__all__ = ["TOPIC", "DeliveryView", "RecordViews", "announce"]
-
-TOPIC = "alert"
-_ANNOUNCE = text(
-    """
-    WITH told AS (
-        SELECT * FROM json_to_recordset(CAST(:records AS json)) AS r (
-            id text, type text, tenant_id text, payload jsonb, occurred_at timestamptz, mail jsonb)
-    ), written AS (
-        INSERT INTO alert_record (id, type, tenant_id, payload, occurred_at)
-        SELECT id, type, tenant_id, payload, occurred_at FROM told
-    )
-    INSERT INTO outbox (topic, tenant_id, payload)
-    SELECT :topic, tenant_id, jsonb_build_object('record_id', id, 'mail', mail) FROM told
-    """
-)
+__all__ = ["DeliveryView", "RecordViews"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +24,6 @@ class DeliveryView:
     next_attempt_at: datetime | None
     delivered_at: datetime | None
     last_error: str | None
-
-
-async def announce(connection: WriteConnection, records: Sequence[Record]) -> None:
-    """The one door for every cause: what is committed here reaches its receivers, whatever dies after the commit."""
-    document = msgspec.json.encode(records).decode()
-    await connection.execute(_ANNOUNCE, {"records": document, "topic": TOPIC})
 
 
 class RecordViews:

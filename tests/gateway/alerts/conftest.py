@@ -11,7 +11,6 @@ import pytest
 
 from gateway.alerts.spend import SpendWatch
 from gateway.db import Database
-from gateway.ids import IdSource
 from gateway.obs.metrics import Metrics
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, books
@@ -65,10 +64,11 @@ class Bench:
         return alert_id
 
     async def fired(self) -> list[tuple[str, str, int]]:
-        """(type, subject, threshold) of every record, oldest first; each of them is in the outbox."""
+        """(type, subject, threshold) of every record, oldest first, then by subject; each of them is in the outbox."""
         rows = await self.books.rows(
             "SELECT r.id, r.type, coalesce(r.payload ->> 'alert_id', r.payload ->> 'budget_id'),"
-            " (r.payload ->> 'threshold_nanousd')::bigint FROM alert_record r ORDER BY r.occurred_at, r.id"
+            " (r.payload ->> 'threshold_nanousd')::bigint FROM alert_record r"
+            " ORDER BY r.occurred_at, r.type DESC, 3"
         )
         told = await self.books.rows("SELECT payload ->> 'record_id' FROM outbox WHERE topic = 'alert'")
         assert sorted(row[0] for row in rows) == sorted(row[0] for row in told)
@@ -79,6 +79,6 @@ class Bench:
 async def bench(books: Books, database_url: str) -> AsyncIterator[Bench]:
     database = Database(database_url, name="test-alerts", pool_size=4)
     clock = ManualClock(NOW)
-    watch = SpendWatch(database, clock=clock, ids=IdSource(clock), metrics=Metrics())
+    watch = SpendWatch(database, clock=clock, metrics=Metrics())
     yield Bench(books, database, clock, watch)
     await database.close()

@@ -9,9 +9,9 @@ from typing import Any
 
 from gateway.alerts.channel import NotDelivered, Undeliverable
 from gateway.alerts.courier import Courier
-from gateway.alerts.repository.records import announce
-from gateway.alerts.types import Mail, Message, Record, Target
+from gateway.alerts.types import Message, Record, Target
 from gateway.db import WriteConnection
+from gateway.events import Event, Mail, announce
 from gateway.ids import IdSource
 from gateway.obs.metrics import Metrics
 from tests.gateway.alerts.conftest import Bench
@@ -44,17 +44,16 @@ def courier(bench: Bench, *channels: Script, lease_s: float = 60.0) -> Courier:
 
 async def tell(bench: Bench, *names: str, to: tuple[str, ...] = ("a@x.org",)) -> None:
     async with bench.database.transaction() as connection:
-        records = [
-            Record(name, "test", "proj_a", {"n": name}, NOW, Mail(to) if to else None) for name in names
-        ]
-        await announce(connection, records)
+        mail = Mail(to) if to else None
+        events = [Event("budget.exhausted", "proj_a", name, {"n": name}, NOW, mail) for name in names]
+        await announce(connection, events)
 
 
 async def rows(bench: Bench) -> list[tuple[Any, ...]]:
     """(record, target, attempts, seconds until due, is delivered, last error)"""
     found = await bench.books.rows(
-        "SELECT record_id, target_key, attempts, round(extract(epoch FROM next_attempt_at - now()))::int,"
-        " delivered_at IS NOT NULL, last_error FROM delivery ORDER BY record_id, target_key"
+        "SELECT r.payload ->> 'n', target_key, attempts, round(extract(epoch FROM next_attempt_at - now()))::int,"
+        " delivered_at IS NOT NULL, last_error FROM delivery JOIN alert_record r ON r.id = record_id ORDER BY 1, 2"
     )
     return [tuple(row) for row in found]
 
@@ -69,7 +68,7 @@ async def test_each_target_of_each_record_gets_it_once(bench: Bench) -> None:
     await tell(bench, "r2", to=())
     assert await courier(bench, far).run_once() == 2
     assert await courier(bench, far).run_once() == 0
-    assert [(message.record.id, message.target.key) for message in far.seen] == [
+    assert [(message.record.payload["n"], message.target.key) for message in far.seen] == [
         ("r1", "a@x.org"),
         ("r1", "b@x.org"),
     ]
@@ -144,7 +143,9 @@ async def test_several_couriers_share_the_work(bench: Bench) -> None:
     await asyncio.gather(*(carrier.run_once() for carrier in carriers))
     while await carriers[0].run_once():
         pass
-    assert sorted(message.record.id for message in far.seen) == [f"r{number:02}" for number in range(30)]
+    assert sorted(message.record.payload["n"] for message in far.seen) == [
+        f"r{number:02}" for number in range(30)
+    ]
 
 
 async def test_a_lease_that_ran_out_is_taken_over_and_its_late_failure_counts_no_more(bench: Bench) -> None:

@@ -18,7 +18,8 @@ from cryptography.x509.oid import NameOID
 
 from gateway.alerts.channel import NotDelivered, Undeliverable
 from gateway.alerts.mail import MailChannel
-from gateway.alerts.types import Mail, Message, Record, Target
+from gateway.alerts.types import Message, Record, Target
+from gateway.events import Mail
 from gateway.settings import MailSettings, SettingsError
 from tests.gateway.alerts.mailserver import Mailbox, serve_mail
 from tests.gateway.alerts.test_letters import FACTS

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.alerts.repository.deliveries import NewDelivery, add, lease, mark_failed, take_announced
-from gateway.alerts.repository.records import announce
-from gateway.alerts.types import Mail
-from tests.gateway.alerts.repository.test_records import RECORD
+from gateway.events import Mail, announce
+from tests.gateway.alerts.repository.test_records import EVENT, record_of
 from tests.gateway.books import Books, books
 
 __all__ = ["books"]
 
 
 async def test_an_announced_record_is_taken_once_with_its_mail(books: Books) -> None:
-    told = replace(RECORD, mail=Mail(("a@x.org",), "[x]"))
+    event = replace(EVENT, mail=Mail(("a@x.org",), "[x]"))
+    told = record_of(event)
     async with books.database.transaction() as connection:
-        await announce(connection, [told])
+        await announce(connection, [event])
     async with books.database.transaction() as first, books.database.transaction() as second:
         assert await take_announced(first, 9) == [told]
         assert await take_announced(second, 9) == [], "another worker has it"
@@ -27,11 +27,11 @@ async def test_an_announced_record_is_taken_once_with_its_mail(books: Books) -> 
 
 async def test_a_target_is_addressed_once(books: Books) -> None:
     async with books.database.transaction() as connection:
-        await announce(connection, [RECORD])
+        await announce(connection, [EVENT])
         for name in ("d1", "d2"):
-            await add(connection, [NewDelivery(name, RECORD.id, "email", "a@x.org", {})])
+            await add(connection, [NewDelivery(name, EVENT.id, "email", "a@x.org", {})])
         [message] = await lease(connection, 9, 60.0)
-        assert (message.id, message.attempt, message.record) == ("d1", 1, RECORD)
+        assert (message.id, message.attempt, message.record) == ("d1", 1, record_of(EVENT))
         assert await lease(connection, 9, 60.0) == []
         await mark_failed(connection, message, "busy", 0.0)
     async with books.database.transaction() as connection:

@@ -11,7 +11,22 @@ from tests.gateway.books import Books, books
 __all__ = ["books"]
 
 NOVEMBER = Window("monthly", "UTC", "2026-11", None, None)
-DUE = Due("t", "alert_a", NOVEMBER, "tenant", "proj_a", None, None, 10, None, 11, None, None, (), None)
+DUE = Due(
+    "budget.exhausted",
+    "alert_a",
+    NOVEMBER,
+    "tenant",
+    "proj_a",
+    None,
+    None,
+    10,
+    None,
+    11,
+    None,
+    None,
+    (),
+    None,
+)
 
 
 async def test_a_height_is_claimed_once(books: Books) -> None:
