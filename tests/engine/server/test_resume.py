@@ -1,118 +1,25 @@
-"""A stream cut anywhere and gone on with elsewhere is the stream that was not cut."""
+"""The body of a continuation, its bill, and what is refused. (Cut at every token of a real model: test_resume_cuts.)"""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.server.journal import Record
 from engine.server.journal_reader import read_page
-from tests.engine.server.answer_template import TEMPLATE
-from tests.engine.server.conftest import API_KEY, MODEL, Server, running_server
-from tests.engine.server.resume_cases import CHAT, Case, cases
+from tests.engine.server.conftest import API_KEY, MODEL, Server
+from tests.engine.server.resume_cases import CHAT
+from tests.engine.server.resuming import post, relayed, resume_body
 from tests.engine.server.streams import Block, parse
 from tests.fakes.core import Script
-from tests.models import write_tiny_llama
-
-ASK = {"x-emit-token-ids": "1"}
-AT_ONCE = 24
-REPLICA: dict[str, Any] = {"batch_invariant": True, "reasoning_parser": "qwen3", "tool_call_parser": "hermes"}
 
 
-def resume_body(blocks: Sequence[Block], request: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """What a gateway sends that relayed these blocks."""
-    assert blocks[0].start is not None
-    start = json.loads(blocks[0].start)
-    outputs: list[list[int]] = [[] for _ in start["seeds"]]
-    for block in blocks:
-        for index, ids in block.ids.items():
-            outputs[index] += ids
-    ended = [index for block in blocks for index in block.ended]
-    return {"start": start, "outputs": outputs, "ended": ended, "request": request, **changes}
+def records(server: Server) -> list[Record]:
+    assert server.services.journal_dir is not None
+    return read_page(server.services.journal_dir, "", 10_000).records
 
-
-def relayed(blocks: Sequence[Block]) -> bytes:
-    return b"".join(block.relayed for block in blocks)
-
-
-def by_choice(stream: bytes) -> list[Any]:
-    """What does not depend on which step brought what: the events of each choice in order, its role once, and usage
-    only at the end."""
-    events = [json.loads(block.data) for block in parse(stream) if block.data != b"[DONE]"]
-    roles: set[int] = set()
-    kept = []
-    for event in events:
-        choice: dict[str, Any] = event["choices"][0] if event["choices"] else {"index": len(events)}
-        if event["choices"]:
-            event.pop("usage", None)
-        if "role" in choice.get("delta", ()):
-            if choice["index"] in roles:
-                continue
-            roles.add(choice["index"])
-        kept.append((choice["index"], event))
-    return [event for _, event in sorted(kept, key=lambda pair: pair[0])]
-
-
-async def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> bytes:
-    sent = ASK | {name.replace("_", "-"): value for name, value in headers.items()}
-    async with server.session() as session, session.post(path, json=body, headers=sent) as answer:
-        assert answer.status == 200, await answer.text()
-        return await answer.read()
-
-
-def test_there_are_fifty_cases() -> None:
-    names = [name for name, _, _ in cases()]
-    assert len(names) >= 50
-    assert len(set(names)) == len(names)
-
-
-@pytest.fixture(scope="module")
-def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("resume") / "llama"
-    write_tiny_llama(folder)
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    return folder
-
-
-async def test_cut_at_every_token(tiny_llama: Path, tmp_path: Path) -> None:
-    """Every case, at every block: what was relayed and what another replica adds are the bytes of the whole."""
-    async with (
-        running_server(tiny_llama, tmp_path / "a", real_core=True, **REPLICA) as one,
-        running_server(tiny_llama, tmp_path / "b", real_core=True, **REPLICA) as other,
-    ):
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def check(case: Case) -> list[str]:
-            name, path, body = case
-            request = {"model": MODEL, **body}
-            blocks = parse(await post(one, path, request))
-            whole = relayed(blocks)
-            last = max(number for number, block in enumerate(blocks, 1) if block.ended)
-
-            async def at(cut: int) -> str | None:
-                async with room:
-                    rest = await post(other, "/internal/resume", resume_body(blocks[:cut], request))
-                joined = relayed(blocks[:cut]) + relayed(parse(rest))
-                if name.endswith(("two choices", "usage in every chunk")):
-                    same = by_choice(joined) == by_choice(whole)
-                else:
-                    same = joined == whole
-                return None if same else f"{name} at {cut}:\n{joined!r}\n{whole!r}"
-
-            found = await asyncio.gather(*(at(cut) for cut in range(1, last + 1)))
-            return [difference for difference in found if difference is not None]
-
-        differences = await asyncio.gather(*map(check, cases()))
-        wrong = [each for some in differences for each in some]
-        assert not wrong, f"{len(wrong)} differ, the first: {wrong[0]}"
-
-
-# -- with a scripted core: the body, the bill -------------------------------------------------------------
 
 BODY: dict[str, Any] = {
     "model": MODEL,
@@ -121,11 +28,6 @@ BODY: dict[str, Any] = {
     "stream_options": {"include_usage": True},
     "max_tokens": 9,
 }
-
-
-def records(server: Server) -> list[Record]:
-    assert server.services.journal_dir is not None
-    return read_page(server.services.journal_dir, "", 10_000).records
 
 
 async def begun(server: Server, body: dict[str, Any] = BODY, cached_tokens: int = 0) -> list[Block]:
