@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench sim chaos fleet canary resume fuzz real-templates clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet canary resume fuzz real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -28,6 +28,10 @@ test: check
 bench: $(VENV)/.with-dev
 	$(BIN)/python -m engine.bench.core
 	$(BIN)/python -m engine bench peer $(ARGS)
+
+# The gateway's hot path beside a bare relay, LiteLLM and a Rust router, which it installs elsewhere: ARGS="--rounds 5".
+bench-gateway: $(VENV)/.with-dev
+	$(BIN)/python -m tests.bench.hot_path $(ARGS)
 
 sim: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/sim $(ARGS)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import aiohttp
 import asyncpg
@@ -37,8 +37,11 @@ PEPPER = "pepper-of-the-benchmark-0123456789"
 
 
 @contextmanager
-def process(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[psutil.Process]:
-    child = subprocess.Popen([sys.executable, *arguments], env={**os.environ, **(environment or {})})
+def process(
+    *arguments: str, environment: dict[str, str] | None = None, output: IO[bytes] | None = None
+) -> Iterator[psutil.Process]:
+    variables = {**os.environ, **(environment or {})}
+    child = subprocess.Popen([sys.executable, *arguments], env=variables, stdout=output, stderr=output)
     try:
         yield psutil.Process(child.pid)
     finally:
@@ -140,14 +143,14 @@ async def measure(options: argparse.Namespace, directory: Path, stack: ExitStack
     environment = {
         "DATABASE_URL": database_url,
         "REDIS_URL": valkey.url(),
-        "TOLLWAY_SERVER__PORT": str(ports[2]),
-        "TOLLWAY_SERVER__LOG_LEVEL": options.log_level,
+        "TOLLWAYSERVER__PORT": str(ports[2]),
+        "TOLLWAYSERVER__LOG_LEVEL": options.log_level,
         "TOLLWAY_SECURITY__KEY_PEPPER": PEPPER,
         "TOLLWAY_UPSTREAM__INTERNAL_KEY": "internal",
         "TOLLWAY_LEDGER__SPOOL_DIR": str(directory / "spool"),
     }
     admin_key = bootstrap(environment)
-    gateway = stack.enter_context(process("-c", _SERVE, environment=environment))
+    gateway = stack.enter_context(process("-c", SERVE, environment=environment))
     await wait_for(f"{gateway_url}/readyz")
     key = await configure(gateway_url, admin_key, database_url, upstream_url)
     helpers = [p for p in psutil.process_iter() if _is_helper(p, directory)]
@@ -186,7 +189,7 @@ _BOOTSTRAP = (
     "import asyncio; from gateway.serving import bootstrap_admin; from gateway.settings import Settings;"
     "print(asyncio.run(bootstrap_admin(Settings(), 'bench')))"
 )
-_SERVE = (
+SERVE = (
     "from gateway.obs.logging import configure_logging; from gateway.serving import serve_gateway;"
     "from gateway.settings import Settings; s = Settings(); configure_logging(s.server.log_level);"
     "serve_gateway(s)"

@@ -3,8 +3,8 @@
     python -m tests.bench.relay upstream PORT
     python -m tests.bench.relay bare PORT UPSTREAM_URL
 
-The upstream answers a streamed request with 64 chunks 5 ms apart and a usage chunk, any other with one JSON
-body. The bare relay is uvicorn and aiohttp, and nothing that a gateway is for.
+The upstream answers a streamed request with 64 chunks and a usage chunk, any other with one JSON body. Chunks are due
+5 ms apart (`pace_ms` of the body) from the first on, however late one of them was. The bare relay is uvicorn and aiohttp, and nothing that a gateway is for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import aiohttp
 import uvicorn
 
 CHUNKS = 64
-PAUSE_S = 0.005
+PACE_MS = 5
 USAGE = {"prompt_tokens": 300, "completion_tokens": CHUNKS, "total_tokens": 300 + CHUNKS}
 HEAD = {"id": "chatcmpl-0123456789abcdef", "created": 1_700_000_000, "model": "bench"}
 
@@ -62,17 +62,20 @@ async def _body(receive: Any) -> bytes:
 
 async def upstream(scope: Any, receive: Any, send: Any) -> None:
     body = await _body(receive)
-    if scope["path"] == "/internal/status":
+    if scope["method"] == "GET":  # how it is, in whatever words a router asks
         await _answer(send, json.dumps(STATUS).encode())
         return
-    if not json.loads(body).get("stream"):
+    asked = json.loads(body)
+    if not asked.get("stream"):
         await _answer(send, WHOLE)
         return
     headers = [(b"content-type", b"text/event-stream"), *LOAD]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for _ in range(CHUNKS):
+    loop, pace_s = asyncio.get_running_loop(), asked.get("pace_ms", PACE_MS) / 1000
+    began = loop.time()
+    for number in range(1, CHUNKS + 1):
         await send({"type": "http.response.body", "body": CHUNK, "more_body": True})
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(max(0.0, began + number * pace_s - loop.time()))
     await send({"type": "http.response.body", "body": END})
 
 
