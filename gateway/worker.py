@@ -35,6 +35,7 @@ from gateway.reconcile.http_journal import HttpJournalReader
 from gateway.reconcile.service import Reconciler
 from gateway.retention.service import Retention
 from gateway.settings import Settings, read_secret
+from gateway.slo.repository.counts import count_answers, count_refusals
 from gateway.upstream.client import UpstreamClient
 
 __all__ = ["Loop", "Worker", "run_worker"]
@@ -46,6 +47,7 @@ MONTHS_AHEAD = 3
 DRIFT_DAYS = 3
 NIGHT_HOUR = 2
 _ROLLUP_IDLE_S = 0.5
+_REFUSALS_S = 5.0
 _RECONCILE_S = 2.0
 _EQUALITY_S = 30.0
 _HOUR_S = 3600.0
@@ -86,6 +88,7 @@ class Worker:
     async def run(self) -> None:
         loops = (
             Loop("rollups", _ROLLUP_IDLE_S, self.fold_outbox),
+            Loop("refusals", _REFUSALS_S, self.count_refusals),
             Loop("reconcile", _RECONCILE_S, self._reconcile),
             Loop("equality", _EQUALITY_S, self._check),
             Loop("partitions", _HOUR_S, self.make_partitions),
@@ -103,6 +106,15 @@ class Worker:
             if isinstance(result, Exception):
                 raise result
             self._metrics.outbox_rows.labels("usage").inc(result)
+            if result < OUTBOX_BATCH:
+                return
+
+    async def count_refusals(self) -> None:
+        """Until all that gateways have written is counted, one transaction per batch."""
+        while True:
+            (result,) = await commit_batch(self._database, [OUTBOX_BATCH], _count_refusals)
+            if isinstance(result, Exception):
+                raise result
             if result < OUTBOX_BATCH:
                 return
 
@@ -227,4 +239,8 @@ def _export_loops(settings: Settings, database: Database, clock: Clock, metrics:
 
 
 async def _fold(connection: WriteConnection, limits: Sequence[int]) -> list[int]:
-    return [await fold_usage(connection, limit) for limit in limits]
+    return [await fold_usage(connection, limit, (count_answers,)) for limit in limits]
+
+
+async def _count_refusals(connection: WriteConnection, limits: Sequence[int]) -> list[int]:
+    return [await count_refusals(connection, limit) for limit in limits]

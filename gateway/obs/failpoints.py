@@ -25,6 +25,7 @@ Point = Literal[
     "spool.applied",
     "reconcile.before_settle",
     "rollup.before_commit",
+    "slo.refusals_counted",
     "delivery.sent",
     "batch.stored",
     "batch.files_written",

@@ -19,6 +19,8 @@ __all__ = [
     "JOURNAL_ROWS_KEPT",
     "MINUTES_KEPT",
     "REFUSALS_KEPT",
+    "SLO_HOURS_KEPT",
+    "SLO_MINUTES_KEPT",
     "Handling",
 ]
 
@@ -37,6 +39,11 @@ BATCHES_KEPT = timedelta(days=30)
 """After they have ended; their files have times of their own."""
 REFUSALS_KEPT = timedelta(days=62)
 """Longer than the window of any objective."""
+SLO_MINUTES_KEPT = timedelta(days=8)
+"""What counts towards objectives, by minute: longer than the longest window that minutes are read for, which is six
+hours, and a week for charts."""
+SLO_HOURS_KEPT = timedelta(days=62)
+"""The same by hour; longer than the window of any objective. Days are kept for ever."""
 
 
 class Handling(Enum):
@@ -52,6 +59,7 @@ class Handling(Enum):
 HANDLING: Final = {
     # In this order they can be deleted: what refers to others comes first.
     "spend_alert": Handling.DELETED,
+    "objective": Handling.DELETED,
     "batch_result": Handling.DELETED,
     "batch": Handling.DELETED,
     "stored_file": Handling.DELETED,
@@ -75,12 +83,19 @@ HANDLING: Final = {
     "rollup_hour": Handling.DERIVED,
     "rollup_day": Handling.DERIVED,
     "refusal_minute": Handling.DERIVED,
+    "slo_minute": Handling.DERIVED,
+    "slo_hour": Handling.DERIVED,
+    "slo_day": Handling.DERIVED,
+    "latency_minute": Handling.DERIVED,
+    "latency_hour": Handling.DERIVED,
+    "latency_day": Handling.DERIVED,
     "audit_log": Handling.RECORD,
     "alert_record": Handling.RECORD,
     "export_run": Handling.RECORD,
     "review_item": Handling.RECORD,
     "hold": Handling.PASSING,
     "outbox": Handling.PASSING,
+    "objective_state": Handling.PASSING,
 }
 HIDDEN_COLUMNS: Final = frozenset({"secret_hmac", "pepper_id", "key_hash", "body_hash", "answer_sealed"})
 """Of no use to the tenant, and of use to somebody who finds the copy."""

@@ -47,6 +47,7 @@ class Retention:
             ),
             "rollup_minute": lambda c: pruning.prune_minutes(c, policy.MINUTES_KEPT, limit),
             "refusal_minute": lambda c: pruning.prune_refusals(c, policy.REFUSALS_KEPT, limit),
+            **{table: _bucket_step(table, limit) for table in pruning.BUCKET_TABLES},
             "delivery": lambda c: pruning.prune_deliveries(c, policy.DELIVERIES_KEPT, limit),
             "alert_firing": lambda c: pruning.prune_firings(c, policy.FIRINGS_KEPT, limit),
             "budget_refusal": lambda c: pruning.prune_budget_refusals(c, policy.FIRINGS_KEPT, limit),
@@ -81,3 +82,8 @@ class Retention:
             self._log.warning("usage_partition_dropped", month=month.isoformat()[:7])
             dropped += 1
         return dropped
+
+
+def _bucket_step(table: str, limit: int) -> Step:
+    kept = policy.SLO_MINUTES_KEPT if table.endswith("_minute") else policy.SLO_HOURS_KEPT
+    return lambda connection: pruning.prune_buckets(connection, table, kept, limit)

@@ -23,6 +23,7 @@ from gateway.ledger.repository.settling import (
     write_events,
 )
 from gateway.ledger.types import Hold, Settlement
+from gateway.slo.repository.counts import count_answers
 from tests.gateway.ledger.builders import reservation, settlement
 
 
@@ -72,7 +73,7 @@ async def correct(database: Database, event: EventRow, **differences: int) -> Ev
 
 async def fold_all(database: Database) -> None:
     async def fold(connection: Any, limits: Sequence[int]) -> list[int]:
-        return [await fold_usage(connection, limit) for limit in limits]
+        return [await fold_usage(connection, limit, (count_answers,)) for limit in limits]
 
     while True:
         (done,) = await commit_batch(database, [500], fold)

@@ -91,7 +91,7 @@ LAYERS = (
     ("cli", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts", "batches"),
-    ("exchange", "reconcile", "retention"),
+    ("exchange", "reconcile", "retention", "slo"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),

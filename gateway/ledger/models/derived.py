@@ -68,11 +68,14 @@ class RefusalMinute(Base):
     """Requests that were refused and therefore have no usage event, counted per run of a gateway and minute.
 
     A run writes sums that only grow, so that a row that is written twice counts once. Names are empty where nobody
-    was recognised.
+    was recognised. `counted`: how many of them count towards objectives by now; the worker's to write.
     """
 
     __tablename__ = "refusal_minute"
-    __table_args__ = (Index("ix_refusal_minute_tenant_id_bucket", "tenant_id", "bucket"),)
+    __table_args__ = (
+        Index("ix_refusal_minute_tenant_id_bucket", "tenant_id", "bucket"),
+        Index("ix_refusal_minute_uncounted", "bucket", postgresql_where=text("counted <> requests")),
+    )
 
     bucket: Mapped[datetime] = mapped_column(primary_key=True)
     gateway_id: Mapped[str] = mapped_column(primary_key=True)
@@ -82,3 +85,4 @@ class RefusalMinute(Base):
     served_model: Mapped[str] = mapped_column(primary_key=True)
     reason: Mapped[str] = mapped_column(primary_key=True)
     requests: Mapped[int]
+    counted: Mapped[int] = mapped_column(server_default=text("0"))

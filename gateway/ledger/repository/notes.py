@@ -14,7 +14,7 @@ __all__ = ["erase_user", "write_pseudonyms", "write_refusals"]
 
 _REFUSALS = text(
     f"""
-    {insert_recordset(RefusalMinute, "rows")}
+    {insert_recordset(RefusalMinute, "rows", skip=("counted",))}
     ON CONFLICT (bucket, gateway_id, instance_id, tenant_id, key_id, served_model, reason)
     DO UPDATE SET requests = greatest(refusal_minute.requests, EXCLUDED.requests)
     """

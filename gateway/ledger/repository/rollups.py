@@ -4,9 +4,11 @@ The outbox row is deleted in the transaction that adds it to the rollups, so it 
 so that workers that share buckets cannot deadlock. There are no time watermarks: a late event finds its bucket.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from sqlalchemy import text
@@ -15,7 +17,7 @@ from gateway.db import WriteConnection
 from gateway.ledger import models
 from gateway.obs.failpoints import failpoint
 
-__all__ = ["Drift", "fold_usage", "rebuild_day", "rollup_drift"]
+__all__ = ["Drift", "Taken", "fold_usage", "rebuild_day", "rollup_drift", "share_folding", "stop_folding"]
 
 _DIMENSIONS = ("tenant_id", "key_id", "served_model", "pool_id", "endpoint", "request_class", "status")
 _SUMS = (
@@ -32,17 +34,20 @@ _DIMENSION_LIST = ", ".join(_DIMENSIONS)
 _EVENT_SUMS = ", ".join(f"CAST(sum(e.{name}) AS bigint) AS {name}" for name in _SUMS)
 
 _TAKE = text(
-    f"""
+    """
     WITH due AS (
         SELECT id FROM outbox WHERE topic = 'usage' ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
-    ), taken AS (
-        DELETE FROM outbox o USING due WHERE o.id = due.id RETURNING o.payload
     )
+    DELETE FROM outbox o USING due WHERE o.id = due.id
+    RETURNING CAST(payload ->> 'occurred_at' AS timestamptz) AS occurred_at, CAST(payload ->> 'event_id' AS uuid) AS event_id
+    """
+)
+_SUM = text(
+    f"""
     SELECT date_trunc('minute', e.occurred_at, 'UTC') AS bucket, {_DIMENSION_LIST},
         count(*) FILTER (WHERE e.corrects IS NULL AND e.kind = 'request') AS requests, {_EVENT_SUMS}, count(*) AS events
-    FROM taken LEFT JOIN usage_event e
-        ON e.occurred_at = CAST(taken.payload ->> 'occurred_at' AS timestamptz)
-        AND e.event_id = CAST(taken.payload ->> 'event_id' AS uuid)
+    FROM unnest(CAST(:times AS timestamptz[]), CAST(:ids AS uuid[])) AS taken (occurred_at, event_id)
+        LEFT JOIN usage_event e USING (occurred_at, event_id)
     GROUP BY 1, {_DIMENSION_LIST}
     """
 )
@@ -144,20 +149,47 @@ class Drift:
         return bool(self.nanousd or self.tokens or self.requests)
 
 
-async def fold_usage(connection: WriteConnection, limit: int) -> int:
-    """Add up to `limit` outbox rows to the rollups, whichever other workers do not hold; how many were added."""
-    await connection.execute(_FOLDING, {"key": _FOLDS_KEY})
-    result = await connection.execute(_TAKE, {"limit": limit})
-    rows: list[dict[str, Any]] = [dict(row) for row in result.mappings()]
-    if not rows:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Events that are counted now, and never again, by their primary key: one list for each of its parts."""
+
+    times: Sequence[datetime]
+    ids: Sequence[UUID]
+
+
+async def fold_usage(
+    connection: WriteConnection,
+    limit: int,
+    also: Sequence[Callable[[WriteConnection, Taken], Awaitable[None]]] = (),
+) -> int:
+    """Add up to `limit` outbox rows to the rollups, whichever other workers do not hold; how many were added. `also`:
+    what else counts the same events, in the same transaction."""
+    await share_folding(connection)
+    found = (await connection.execute(_TAKE, {"limit": limit})).all()
+    if not found:
         return 0
+    taken = Taken([row.occurred_at for row in found], [row.event_id for row in found])
+    result = await connection.execute(_SUM, {"times": taken.times, "ids": taken.ids})
+    rows: list[dict[str, Any]] = [dict(row) for row in result.mappings()]
     if any(row["bucket"] is None for row in rows):
         raise LookupError("the outbox names an event that does not exist")
     document = msgspec.json.encode(rows).decode()
     for upsert in _UPSERTS:
         await connection.execute(upsert, {"rows": document})
+    for count in also:
+        await count(connection, taken)
     failpoint("rollup.before_commit")
     return sum(row["events"] for row in rows)
+
+
+async def share_folding(connection: WriteConnection) -> None:
+    """Until the transaction ends nobody makes counted rows anew."""
+    await connection.execute(_FOLDING, {"key": _FOLDS_KEY})
+
+
+async def stop_folding(connection: WriteConnection) -> None:
+    """Until the transaction ends nobody counts; what others have counted is committed."""
+    await connection.execute(_NOBODY_FOLDS, {"key": _FOLDS_KEY})
 
 
 async def rollup_drift(connection: WriteConnection, first: date, after_last: date) -> Drift:
@@ -171,7 +203,7 @@ async def rollup_drift(connection: WriteConnection, first: date, after_last: dat
 async def rebuild_day(connection: WriteConnection, day: date) -> Drift:
     """Make the rollups of a day (UTC) anew from its events, while nobody folds; by how much they were wrong. What is
     still in the outbox is added when it is folded."""
-    await connection.execute(_NOBODY_FOLDS, {"key": _FOLDS_KEY})
+    await stop_folding(connection)
     drift = await rollup_drift(connection, day, day + timedelta(days=1))
     bounds = {"first": _midnight(day), "after_last": _midnight(day + timedelta(days=1))}
     for model, unit in _TABLES:

@@ -10,11 +10,13 @@ from gateway.db import WriteConnection
 from gateway.ledger.periods import PREPAID_KEY
 
 __all__ = [
+    "BUCKET_TABLES",
     "allow_time",
     "drop_usage_partition",
     "oldest_usage_months",
     "prune_attempts",
     "prune_batches",
+    "prune_buckets",
     "prune_budget_refusals",
     "prune_deliveries",
     "prune_epochs",
@@ -59,6 +61,16 @@ _REFUSALS = text(
         SELECT ctid FROM refusal_minute WHERE bucket < now() - CAST(:kept AS interval) LIMIT :limit)
     """
 )
+BUCKET_TABLES = ("slo_minute", "slo_hour", "latency_minute", "latency_hour")
+_BUCKETS = {
+    table: text(
+        f"""
+        DELETE FROM {table} WHERE ctid IN (
+            SELECT ctid FROM {table} WHERE bucket < now() - CAST(:kept AS interval) LIMIT :limit)
+        """
+    )
+    for table in BUCKET_TABLES
+}
 _DELIVERIES = text(
     """
     DELETE FROM delivery WHERE ctid IN (
@@ -161,6 +173,11 @@ async def prune_minutes(connection: WriteConnection, kept: timedelta, limit: int
 
 async def prune_refusals(connection: WriteConnection, kept: timedelta, limit: int) -> int:
     return (await connection.execute(_REFUSALS, {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_buckets(connection: WriteConnection, table: str, kept: timedelta, limit: int) -> int:
+    """Of one of `BUCKET_TABLES`."""
+    return (await connection.execute(_BUCKETS[table], {"kept": kept, "limit": limit})).rowcount
 
 
 async def prune_deliveries(connection: WriteConnection, kept: timedelta, limit: int) -> int:

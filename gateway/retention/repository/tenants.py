@@ -11,6 +11,7 @@ import gateway.exports.models
 import gateway.idempotency.models
 import gateway.ledger.models
 import gateway.routing.models
+import gateway.slo.models
 import gateway.tenancy.models  # noqa: F401  (each import registers its tables, which are read by name)
 from gateway.db import Base, WriteConnection
 from gateway.retention.policy import HANDLING, HIDDEN_COLUMNS, Handling

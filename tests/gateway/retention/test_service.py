@@ -86,6 +86,21 @@ async def test_runs_without_holds_epochs_minutes_and_refusals_go(books: Books, d
     assert await books.value("SELECT instance_id FROM gateway_instance") == "alive"
 
 
+async def test_what_counts_towards_objectives_goes_by_the_minute_then_by_the_hour(
+    books: Books, database: Database
+) -> None:
+    for unit, age in (("minute", 9), ("minute", 7), ("hour", 63), ("hour", 61), ("day", 900)):
+        at = f"date_trunc('minute', now()) - interval '{age} days'"
+        await books.run(f"INSERT INTO slo_{unit} VALUES ({at}, 't', 'm', 'interactive', 'ttft', 1, 1, 1)")
+        await books.run(
+            f"INSERT INTO latency_{unit} VALUES ({at}, 't', 'm', 'batch', 'p', '{{}}', '{{}}', '{{}}')"
+        )
+    gone = await Retention(database, None).run_once()
+    tables = [f"{kind}_{unit}" for kind in ("slo", "latency") for unit in ("minute", "hour", "day")]
+    assert [gone.get(table) for table in tables] == [1, 1, None] * 2
+    assert [await books.count(table) for table in tables] == [1] * 6
+
+
 async def test_minutes_go_only_from_closed_periods(books: Books, database: Database) -> None:
     """An open one is yet to be recomputed, however long that takes."""
     await write(books.database, [settled(1, OLD)])

@@ -1,0 +1,1 @@
+"""All SQL of objectives, by what it is about."""
