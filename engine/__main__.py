@@ -1,4 +1,4 @@
-"""`python -m engine serve|bench …`: argument parsing and dispatch, nothing else.
+"""`python -m engine serve|bench|openapi …`: argument parsing and dispatch, nothing else.
 
 `api` and `core` are the children that `serve` starts, `grammar` is one of the core's; they take their settings from
 the control socket.
@@ -23,6 +23,7 @@ def main() -> int:
     add_flags(serve)
     for name in ("api", "core", "grammar"):
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
+    commands.add_parser("openapi", help="print the description of its HTTP API (OpenAPI 3)")
     bench = commands.add_parser(
         "bench", help="measure a server: bench serve|peer|offline --help", add_help=False
     )
@@ -39,6 +40,11 @@ def main() -> int:
         return _serve(arguments)
     if arguments.command == "bench":
         return _bench(arguments.rest)
+    if arguments.command == "openapi":
+        from engine.server.routes import describe
+
+        sys.stdout.write(describe())
+        return 0
     control = socket.socket(fileno=arguments.control_fd)
     if arguments.command == "api":
         from engine.server.api_process import main as api_main

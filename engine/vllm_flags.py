@@ -221,7 +221,11 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _taken("--disable-log-requests", "--disable-uvicorn-access-log", takes="nothing", says=_PROMPTS_SECRET),
     _refused("--enable-log-requests", "--enable-log-outputs", takes="nothing", says=_PROMPTS_SECRET),
     _taken("--disable-log-stats", takes="nothing", says="figures are at /metrics, not in the log"),
-    _taken("--disable-fastapi-docs", takes="nothing", says="no such pages are served"),
+    _taken(
+        "--disable-fastapi-docs",
+        takes="nothing",
+        says="there are no pages, and /openapi.json needs the key like any route",
+    ),
     _refused(
         "--otlp-traces-endpoint",
         "--collect-detailed-traces",

@@ -26,7 +26,6 @@ import zmq
 from engine.config import EngineConfig
 from engine.gguf import GGUFError
 from engine.messages import CoreInbound, StepOutputs
-from engine.server import embeddings, internal_routes, openai_routes, ops_routes, text_routes
 from engine.server.acknowledged import is_acknowledged
 from engine.server.app import EngineApp
 from engine.server.bridge import Bridge
@@ -49,6 +48,7 @@ from engine.server.metrics import Metrics
 from engine.server.peers import Peers
 from engine.server.pipes import Context, Receiver, Sender, core_address, worker_address
 from engine.server.pooler import pooler_settings
+from engine.server.routes import ROUTES
 from engine.server.services import Phase, Services
 from engine.text.assets import TextSources, default_cache_dir, load_assets
 from engine.text.chat_template import ChatTemplateError
@@ -62,13 +62,6 @@ _ABORT_WAIT_S = 10.0
 ACKNOWLEDGE_S = 30.0
 """How long a drained process waits for the reader of its journal. What it did not read stays on the volume."""
 _ACKNOWLEDGE_POLL_S = 0.1
-ROUTES = (
-    *openai_routes.ROUTES,
-    *embeddings.ROUTES,
-    *text_routes.ROUTES,
-    *ops_routes.ROUTES,
-    *internal_routes.ROUTES,
-)
 
 
 def main(control: socket.socket) -> int:

@@ -28,10 +28,10 @@ from engine.server.fields import (
     Unsupported,
     flag,
     integer,
+    one_of,
     prompts,
     read_fields,
     refuse_unsupported,
-    shown,
     text,
     without_effect,
 )
@@ -44,16 +44,10 @@ MAX_INPUTS = 2048
 _MAX_TEXT = 16 << 20
 
 
-def _read_encoding(name: str, value: Any) -> str:
-    if value not in ("float", "base64"):
-        raise invalid(f"Invalid value for '{name}': must be 'float' or 'base64', got {shown(value)}.", name)
-    return str(value)
-
-
 EMBEDDING_FIELDS: Mapping[str, Field] = {
     "model": Field(text(256), required=True),
     "input": Field(prompts(MAX_INPUTS, _MAX_TEXT), required=True),
-    "encoding_format": Field(_read_encoding, "float"),
+    "encoding_format": Field(one_of("float", "base64"), "float"),
     "dimensions": Field(integer(1, 1 << 20)),
     "add_special_tokens": Field(flag, True),
     "cache_salt": Field(text(1024), ""),

@@ -51,7 +51,10 @@ class Exchange:
         self.reply_headers["x-tollway-ignored"] = ", ".join(names)
 
     async def body(self) -> bytes:
-        """The whole body. Raises 413 when it is too large."""
+        """The whole body. Raises 413 when it is too large, 415 when it would have to be unpacked first."""
+        encoding = (self.header("content-encoding") or "identity").strip().lower()
+        if encoding != "identity":
+            raise _encoded(encoding)
         chunks: list[bytes] = []
         announced = self.header("content-length") or "0"
         size = int(announced) if announced.isascii() and announced.isdigit() else 0
@@ -104,6 +107,12 @@ class Exchange:
 
 def _too_large() -> ApiError:
     return ApiError(413, INVALID_REQUEST, f"The body is larger than {MAX_BODY_BYTES} bytes.")
+
+
+def _encoded(encoding: str) -> ApiError:
+    shown = encoding[:40] if encoding.isascii() and encoding.isprintable() else "something"
+    message = f"The body is encoded with {shown!r}; send it as it is, without a content-encoding."
+    return ApiError(415, INVALID_REQUEST, message, headers={"accept-encoding": "identity"})
 
 
 def watch_in_background(exchange: Exchange, on_disconnect: Callable[[], None]) -> asyncio.Task[None]:

@@ -1,7 +1,8 @@
 """Readers of single body fields: a JSON value in, a checked Python value out, or `ApiError` naming the field.
 
-The validation tables of `protocol` are made of these. A `null` is the same as an absent field. Knows no
-request as a whole.
+The validation tables of `protocol` are made of these. A `null` is the same as an absent field. Each reader carries
+the JSON schema of what it takes, for the OpenAPI document: what the schema forbids is refused, and what more than a
+schema can say decides about is refused besides. Knows no request as a whole.
 """
 
 from __future__ import annotations
@@ -13,12 +14,23 @@ from typing import Any
 
 from engine.server.errors import ApiError, invalid, missing, unsupported
 
-Reader = Callable[[str, Any], Any]
-"""(field's path, JSON value) → checked value."""
+Schema = Mapping[str, Any]
+"""JSON Schema, in the dialect of OpenAPI 3.1."""
 
 INT64_MAX = 2**63 - 1
 _TOKEN_ID_MAX = 2**31 - 1
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Called with (field's path, JSON value); gives the checked value."""
+
+    read: Callable[[str, Any], Any]
+    schema: Schema
+
+    def __call__(self, name: str, value: Any) -> Any:
+        return self.read(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +86,7 @@ def number(low: float, high: float) -> Reader:
             raise invalid(message, name)
         return float(value)
 
-    return read
+    return Reader(read, {"type": "number", "minimum": low, "maximum": high})
 
 
 def integer(low: int, high: int = INT64_MAX) -> Reader:
@@ -86,13 +98,16 @@ def integer(low: int, high: int = INT64_MAX) -> Reader:
             raise invalid(f"Invalid value for '{name}': must be {edge}, got {value}.", name)
         return value
 
-    return read
+    return Reader(read, {"type": "integer", "minimum": low, "maximum": high})
 
 
-def flag(name: str, value: Any) -> bool:
+def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise invalid(f"Invalid type for '{name}': expected a boolean, got {kind_of(value)}.", name)
     return value
+
+
+flag = Reader(_flag, {"type": "boolean"})
 
 
 def text(max_chars: int) -> Reader:
@@ -103,7 +118,10 @@ def text(max_chars: int) -> Reader:
             raise invalid(f"Invalid value for '{name}': at most {max_chars} characters.", name)
         return value
 
-    return read
+    return Reader(read, {"type": "string", "maxLength": max_chars})
+
+
+IDENTIFIER: Schema = {"type": "string", "pattern": f"^{_IDENTIFIER.pattern}$"}
 
 
 def identifier(name: str, value: Any) -> str:
@@ -125,17 +143,21 @@ def one_of(*words: str) -> Reader:
             raise invalid(f"Invalid value for '{name}': expected one of {expected}, got {shown(word)}.", name)
         return word
 
-    return read
+    return Reader(read, {"type": "string", "enum": list(words)})
 
 
-def obj(name: str, value: Any) -> dict[str, Any]:
+def _obj(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise invalid(f"Invalid type for '{name}': expected an object, got {kind_of(value)}.", name)
     return value
 
 
-def items(max_items: int, read_item: Reader, *, min_items: int = 0) -> Reader:
+obj = Reader(_obj, {"type": "object"})
+
+
+def items(max_items: int, item: Reader, *, min_items: int = 0) -> Reader:
     """An array whose elements are read one by one; their paths are `name[i]`."""
+    read_item = item.read
 
     def read(name: str, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -151,7 +173,7 @@ def items(max_items: int, read_item: Reader, *, min_items: int = 0) -> Reader:
         except ApiError:  # only now is it worth a path for every element
             return tuple([read_item(f"{name}[{index}]", item) for index, item in enumerate(value)])
 
-    return read
+    return Reader(read, {"type": "array", "items": item.schema, "minItems": min_items, "maxItems": max_items})
 
 
 def token_ids(max_items: int, *, min_items: int = 0) -> Reader:
@@ -167,7 +189,7 @@ def token_ids(max_items: int, *, min_items: int = 0) -> Reader:
         found: tuple[int, ...] = read_items(name, value)
         return found
 
-    return read
+    return Reader(read, read_items.schema)
 
 
 def stops(max_items: int, max_chars: int) -> Reader:
@@ -180,7 +202,8 @@ def stops(max_items: int, max_chars: int) -> Reader:
             raise invalid(f"Invalid value for '{name}': a stop string must not be empty.", name)
         return stop
 
-    read_items = items(max_items, read_stop)
+    one = Reader(read_stop, {**read_text.schema, "minLength": 1})
+    read_items = items(max_items, one)
 
     def read(name: str, value: Any) -> tuple[str, ...]:
         stops_: tuple[str, ...] = (
@@ -188,7 +211,7 @@ def stops(max_items: int, max_chars: int) -> Reader:
         )
         return stops_
 
-    return read
+    return Reader(read, {"anyOf": [one.schema, read_items.schema]})
 
 
 def words(max_items: int, max_chars: int) -> Reader:
@@ -201,7 +224,7 @@ def words(max_items: int, max_chars: int) -> Reader:
             raise invalid(f"Invalid value for '{name}': a word must not be empty.", name)
         return word
 
-    return items(max_items, read_word)
+    return items(max_items, Reader(read_word, {**read_text.schema, "minLength": 1}))
 
 
 def logit_bias(max_items: int) -> Reader:
@@ -219,12 +242,19 @@ def logit_bias(max_items: int) -> Reader:
             biases[int(key)] = read_bias(f"{name}.{key}", bias)
         return biases
 
-    return read
+    schema = {
+        "type": "object",
+        "maxProperties": max_items,
+        "propertyNames": {"pattern": "^[0-9]{1,10}$"},
+        "additionalProperties": read_bias.schema,
+    }
+    return Reader(read, schema)
 
 
 def prompts(max_prompts: int, max_chars: int) -> Reader:
     """A string, an array of strings, an array of token ids, or an array of arrays of token ids."""
     read_text, read_ids = text(max_chars), token_ids(1 << 22, min_items=1)
+    texts, lists = items(max_prompts, read_text, min_items=1), items(max_prompts, read_ids, min_items=1)
 
     def read(name: str, value: Any) -> tuple[str | tuple[int, ...], ...]:
         if isinstance(value, str):
@@ -233,11 +263,12 @@ def prompts(max_prompts: int, max_chars: int) -> Reader:
             raise invalid(f"Invalid type for '{name}': expected a string or a non-empty array.", name)
         if isinstance(value[0], int) and not isinstance(value[0], bool):
             return (read_ids(name, value),)
-        read_item = read_text if isinstance(value[0], str) else read_ids
-        found: tuple[str | tuple[int, ...], ...] = items(max_prompts, read_item)(name, value)
+        read_items = texts if isinstance(value[0], str) else lists
+        found: tuple[str | tuple[int, ...], ...] = read_items(name, value)
         return found
 
-    return read
+    kinds = (read_text, texts, read_ids, lists)
+    return Reader(read, {"anyOf": [kind.schema for kind in kinds]})
 
 
 def shown(value: Any) -> str:

@@ -19,8 +19,10 @@ from engine.server.json_body import parse_json
 from engine.server.resume import resume
 from engine.server.services import Services
 
-_LIMIT_DEFAULT = 1000
-_LIMIT_MAX = 10_000
+LIMIT_DEFAULT = 1000
+LIMIT_MAX = 10_000
+"""Records on a page of the journal."""
+ABORT_FIELDS = {"request_id": Field(text(200), required=True)}
 
 
 async def status(services: Services, exchange: Exchange, caller: Caller) -> None:
@@ -44,9 +46,9 @@ async def status(services: Services, exchange: Exchange, caller: Caller) -> None
 
 async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
     query = exchange.query()
-    limit = query.get("limit", str(_LIMIT_DEFAULT))
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= _LIMIT_MAX):
-        raise invalid(f"'limit' must be between 1 and {_LIMIT_MAX}.", "limit")
+    limit = query.get("limit", str(LIMIT_DEFAULT))
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= LIMIT_MAX):
+        raise invalid(f"'limit' must be between 1 and {LIMIT_MAX}.", "limit")
     page = Page([], "", complete=True)
     if services.journal_dir is not None:
         after, wanted = query.get("after", ""), query.get("request_id")
@@ -66,7 +68,7 @@ async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
 
 async def abort(services: Services, exchange: Exchange, caller: Caller) -> None:
     body = parse_json(await exchange.body())
-    wanted = read_fields(body, {"request_id": Field(text(200), required=True)})["request_id"]
+    wanted = read_fields(body, ABORT_FIELDS)["request_id"]
     aborted = services.abort_gateway_request(wanted)
     aborted = await services.peers.abort(wanted) or aborted
     await exchange.reply(200, orjson.dumps({"aborted": aborted}))

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from engine.server.errors import invalid, missing
-from engine.server.fields import items, kind_of, obj, shown, text
+from engine.server.fields import Reader, Schema, items, kind_of, obj, shown, text
 
 MAX_MESSAGES = 8192
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -45,11 +45,6 @@ class ChatMessage:
         return turn
 
 
-def read_messages(name: str, value: Any) -> tuple[ChatMessage, ...]:
-    messages: tuple[ChatMessage, ...] = items(MAX_MESSAGES, _read_message, min_items=1)(name, value)
-    return messages
-
-
 def _read_message(path: str, value: Any) -> ChatMessage:
     message = obj(path, value)
     role = message.get("role")
@@ -61,7 +56,7 @@ def _read_message(path: str, value: Any) -> ChatMessage:
             f"{path}.role",
         )
     calls = message.get("tool_calls") if role == "assistant" else None
-    tool_calls = () if calls is None else items(128, _read_tool_call)(f"{path}.tool_calls", calls)
+    tool_calls = () if calls is None else _read_tool_calls(f"{path}.tool_calls", calls)
     content = _read_content(f"{path}.content", message.get("content"))
     if content is None and not tool_calls:
         raise missing(f"{path}.content")
@@ -94,7 +89,7 @@ def _read_content(path: str, value: Any) -> str | None:
     if isinstance(value, str):
         return str(_read_text(path, value))
     if isinstance(value, list):
-        return "\n".join(items(4096, _read_part)(path, value))
+        return "\n".join(_read_parts(path, value))
     raise invalid(f"Invalid type for '{path}': expected a string or an array, got {kind_of(value)}.", path)
 
 
@@ -138,3 +133,63 @@ def _parsed(arguments: str) -> dict[str, Any] | str:
     except orjson.JSONDecodeError:
         return arguments
     return parsed if isinstance(parsed, dict) else arguments
+
+
+def _nullable(*schemas: Schema) -> Schema:
+    return {"anyOf": [*schemas, {"type": "null"}]}
+
+
+def _message_schema() -> Schema:
+    """Assistants may say nothing where they call; what they alone can have is not looked at in others' turns."""
+    content = (_read_text.schema, _read_parts.schema)
+    names = {"name": _nullable(_read_name.schema), "tool_call_id": _nullable(_read_name.schema)}
+    others = [role for role in ROLES if role != "assistant"]
+    other = {"role": {"type": "string", "enum": others}, "content": {"anyOf": list(content)}, **names}
+    assistant = {
+        "role": {"type": "string", "enum": ["assistant"]},
+        "content": _nullable(*content),
+        **names,
+        "tool_calls": _nullable(_read_tool_calls.schema),
+        "reasoning": _nullable(_read_text.schema),
+        "reasoning_content": _nullable(_read_text.schema),
+    }
+    return {
+        "anyOf": [
+            {"type": "object", "title": "Turn", "required": ["role", "content"], "properties": other},
+            {"type": "object", "title": "AssistantTurn", "required": ["role"], "properties": assistant},
+        ]
+    }
+
+
+_PART: Schema = {
+    "anyOf": [
+        {
+            "type": "object",
+            "required": ["type", key],
+            "properties": {
+                "type": {"type": "string", "enum": [kind for kind, at in _TEXT_PARTS.items() if at == key]},
+                key: _read_text.schema,
+            },
+        }
+        for key in dict.fromkeys(_TEXT_PARTS.values())
+    ]
+}
+_CALL: Schema = {
+    "type": "object",
+    "required": ["function"],
+    "properties": {
+        "id": _nullable(_read_name.schema),
+        "function": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": _read_name.schema,
+                "arguments": _nullable({"type": "string"}, {"type": "object"}),
+            },
+        },
+    },
+}
+_read_parts = items(4096, Reader(_read_part, _PART))
+_read_tool_calls = items(128, Reader(_read_tool_call, _CALL))
+read_messages = items(MAX_MESSAGES, Reader(_read_message, _message_schema()), min_items=1)
+"""The `messages` of a body → `ChatMessage`s."""

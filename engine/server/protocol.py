@@ -21,12 +21,17 @@ from engine.server.field_tables import (
     UNSUPPORTED_IN_CHAT,
     UNSUPPORTED_IN_COMPLETIONS,
 )
-from engine.server.fields import flag, obj, read_fields, without_effect
+from engine.server.fields import Schema, flag, obj, read_fields, without_effect
 from engine.server.json_body import parse_json
 from engine.server.messages import ChatMessage
 from engine.server.tools import ToolUse, tool_use
 
 _STREAM_OPTIONS = ("include_usage", "continuous_usage_stats")
+STREAM_OPTIONS: Schema = {
+    "type": ["object", "null"],
+    "properties": {name: {"type": ["boolean", "null"]} for name in _STREAM_OPTIONS},
+}
+"""What `stream_options` may be; with `stream` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,8 @@ def _read_common(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _common_rest(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """Stream options, and the names of the fields that nothing reads."""
-    options = obj("stream_options", body.get("stream_options") or {})
+    given = body.get("stream_options")
+    options = {} if given is None else obj("stream_options", given)
     if options and not body.get("stream"):
         raise invalid("'stream_options' needs 'stream' to be true.", "stream_options")
     values = {

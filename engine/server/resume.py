@@ -26,7 +26,7 @@ _ENDPOINTS: Mapping[str, _Answer] = {
 }
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResumeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     start: Start
     outputs: list[list[TokenId]]
     ended: list[int] = []
@@ -52,9 +52,9 @@ async def resume(services: Services, exchange: Exchange, caller: Caller) -> None
     await answer(services, exchange, caller, bytes(body.request), resumed)
 
 
-def _read(raw: bytes) -> _Body:
+def _read(raw: bytes) -> ResumeBody:
     try:
-        body = msgspec.json.decode(raw, type=_Body)
+        body = msgspec.json.decode(raw, type=ResumeBody)
     except msgspec.DecodeError as error:  # names the place: `$.start.seeds[0]`
         raise invalid(f"The body is no request to go on: {error}.", None) from error
     if body.start.cached_tokens > sum(map(len, body.start.prompts)):

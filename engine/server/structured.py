@@ -13,7 +13,7 @@ import orjson
 
 from engine.messages import GrammarSpec
 from engine.server.errors import invalid, missing, unsupported
-from engine.server.fields import identifier, kind_of, obj, shown, text
+from engine.server.fields import IDENTIFIER, Reader, Schema, identifier, kind_of, obj, shown, text
 from engine.text.schema import RegexError, SchemaError, regex_grammar, schema_grammar
 
 MAX_SCHEMA_BYTES = 128 << 10
@@ -27,7 +27,7 @@ ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _FORMATS = ("text", "json_object", "json_schema")
 
 
-def response_format(name: str, value: Any) -> GrammarSpec | None:
+def _response_format(name: str, value: Any) -> GrammarSpec | None:
     """OpenAI's field. None: plain text."""
     body = obj(name, value)
     kind = body.get("type")
@@ -43,7 +43,7 @@ def response_format(name: str, value: Any) -> GrammarSpec | None:
     return _named_schema(f"{name}.json_schema", body.get("json_schema")) if kind == "json_schema" else None
 
 
-def structured_outputs(name: str, value: Any) -> GrammarSpec:
+def _structured_outputs(name: str, value: Any) -> GrammarSpec:
     """vLLM's field: exactly one of its ways to say what the answer must be."""
     given = {key: entry for key, entry in obj(name, value).items() if entry is not None}
     unknown = [key for key in given if key not in _WAYS]
@@ -138,3 +138,43 @@ _WAYS: Mapping[str, Callable[[str, Any], GrammarSpec]] = {
     "grammar": _ebnf,
     "json_object": _json_object,
 }
+
+
+def _variant(**properties: Schema) -> Schema:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+_JSON: Schema = {"anyOf": [{"type": "object"}, {"type": "string"}]}
+_WAY_SCHEMAS: Mapping[str, Schema] = {
+    "json": _JSON,
+    "regex": {"type": "string", "minLength": 1, "maxLength": MAX_REGEX_CHARS},
+    "choice": {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MAX_CHOICES,
+        "items": {"type": "string", "minLength": 1, "maxLength": MAX_CHOICE_CHARS},
+    },
+    "grammar": {"type": "string", "minLength": 1, "maxLength": MAX_GRAMMAR_CHARS},
+    "json_object": {"type": "boolean", "enum": [True]},
+}
+_NAMED: Schema = {
+    "type": "object",
+    "required": ["name", "schema"],
+    "properties": {"name": IDENTIFIER, "strict": {"type": ["boolean", "null"]}, "schema": _JSON},
+}
+_FORMAT: Schema = {
+    "anyOf": [
+        _variant(type={"type": "string", "enum": ["text", "json_object"]}),
+        _variant(type={"type": "string", "enum": ["json_schema"]}, json_schema=_NAMED),
+    ]
+}
+_OUTPUTS: Schema = {
+    "anyOf": [
+        {**_variant(**{way: schema}), "additionalProperties": {"type": "null"}}
+        for way, schema in _WAY_SCHEMAS.items()
+    ]
+}
+response_format = Reader(_response_format, _FORMAT)
+"""OpenAI's field → the grammar; None: plain text."""
+structured_outputs = Reader(_structured_outputs, _OUTPUTS)
+"""vLLM's field: exactly one of its ways to say what the answer must be."""

@@ -21,7 +21,7 @@ from engine.server.json_body import parse_json
 from engine.server.messages import read_messages
 from engine.server.services import Services
 
-_TOKENIZE_FIELDS = {
+TOKENIZE_FIELDS = {
     "model": Field(text(256)),
     "prompt": Field(text(16 << 20)),
     "messages": Field(read_messages),
@@ -32,13 +32,13 @@ _TOKENIZE_FIELDS = {
     "tools": CHAT_FIELDS["tools"],
     "return_token_strs": Field(flag, False),
 }
-_DETOKENIZE_FIELDS = {"model": Field(text(256)), "tokens": Field(token_ids(1 << 22), required=True)}
-_REFUSED = {name: UNSUPPORTED_IN_CHAT[name] for name in ("chat_template", "documents")}
+DETOKENIZE_FIELDS = {"model": Field(text(256)), "tokens": Field(token_ids(1 << 22), required=True)}
+REFUSED = {name: UNSUPPORTED_IN_CHAT[name] for name in ("chat_template", "documents")}
 
 
 async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
     """Tokens of a text, or of a conversation through the chat template."""
-    values = await _read_body(services, exchange, _TOKENIZE_FIELDS)
+    values = await _read_body(services, exchange, TOKENIZE_FIELDS)
     if services.bridge.ready is None:
         raise engine_unavailable()
     limit = services.bridge.ready.max_model_len
@@ -71,7 +71,7 @@ async def tokenize(services: Services, exchange: Exchange, caller: Caller) -> No
 
 
 async def detokenize(services: Services, exchange: Exchange, caller: Caller) -> None:
-    tokens = (await _read_body(services, exchange, _DETOKENIZE_FIELDS))["tokens"]
+    tokens = (await _read_body(services, exchange, DETOKENIZE_FIELDS))["tokens"]
     tokenizer = services.text.tokenizer
     if tokens and max(tokens) >= tokenizer.vocab_size:
         raise invalid(f"Invalid value for 'tokens': this model has {tokenizer.vocab_size} tokens.", "tokens")
@@ -91,12 +91,12 @@ async def _read_body(services: Services, exchange: Exchange, table: Mapping[str,
 
     def read() -> tuple[dict[str, Any], dict[str, Any]]:
         body = parse_json(raw)
-        refuse_unsupported(body, _REFUSED)
+        refuse_unsupported(body, REFUSED)
         return body, read_fields(body, table)
 
     body, values = await services.beside_loop(len(raw), read)
     if values["model"] not in (None, *services.served_model_names):
         raise model_not_found(values["model"])
-    known = {*table, *_REFUSED}
+    known = {*table, *REFUSED}
     exchange.name_ignored(without_effect(body, known))
     return values

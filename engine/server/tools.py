@@ -13,7 +13,7 @@ import orjson
 
 from engine.server import structured
 from engine.server.errors import invalid, missing, unsupported
-from engine.server.fields import identifier, items, kind_of, obj, shown, text
+from engine.server.fields import IDENTIFIER, Reader, Schema, identifier, items, kind_of, obj, shown, text
 
 MAX_TOOLS = 128
 MAX_TOOL_BYTES = 512 << 10
@@ -75,8 +75,8 @@ class ToolUse:
         return tuple(function.document for function in self.functions)
 
 
-def read_tools(name: str, value: Any) -> tuple[Function, ...]:
-    functions: tuple[Function, ...] = items(MAX_TOOLS, _read_tool)(name, value)
+def _read_tools(name: str, value: Any) -> tuple[Function, ...]:
+    functions: tuple[Function, ...] = _read_each(name, value)
     seen: set[str] = set()
     for index, function in enumerate(functions):
         if function.name in seen:
@@ -88,7 +88,7 @@ def read_tools(name: str, value: Any) -> tuple[Function, ...]:
     return functions
 
 
-def read_tool_choice(name: str, value: Any) -> ToolChoice:
+def _read_tool_choice(name: str, value: Any) -> ToolChoice:
     if isinstance(value, str):
         if value not in _MODES:
             message = f"Invalid value for '{name}': expected one of {', '.join(_MODES)}, got {shown(value)}."
@@ -177,7 +177,7 @@ def _read_allowed(path: str, value: Any) -> ToolChoice:
         raise invalid(
             f"Invalid value for '{path}.mode': expected auto or required, got {shown(mode)}.", f"{path}.mode"
         )
-    names = items(MAX_TOOLS, _read_allowed_tool, min_items=1)(f"{path}.tools", body.get("tools"))
+    names = _read_allowed_tools(f"{path}.tools", body.get("tools"))
     return ToolChoice(mode, tuple(dict.fromkeys(names)))
 
 
@@ -192,3 +192,36 @@ def _function_name(path: str, value: dict[str, Any]) -> str:
     if name is None:
         raise missing(f"{path}.function.name")
     return str(text(64)(f"{path}.function.name", name))
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _const(value: str) -> Schema:
+    return {"type": "string", "enum": [value]}
+
+
+_FUNCTION: Schema = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": IDENTIFIER,
+        "description": {"anyOf": [_read_description.schema, {"type": "null"}]},
+        "parameters": {"type": ["object", "null"], "properties": {"type": _const("object")}},
+        "strict": {"type": ["boolean", "null"]},
+    },
+}
+_NAMED = _object(function=_object(name={"type": "string", "maxLength": 64}))
+_read_each = items(MAX_TOOLS, Reader(_read_tool, _object(type=_const("function"), function=_FUNCTION)))
+_read_allowed_tools = items(MAX_TOOLS, Reader(_read_allowed_tool, _NAMED), min_items=1)
+_ALLOWED = _object(mode={"type": "string", "enum": ["auto", "required"]}, tools=_read_allowed_tools.schema)
+_CHOICE: Schema = {
+    "anyOf": [
+        {"type": "string", "enum": list(_MODES)},
+        _object(type=_const("function"), function=_NAMED["properties"]["function"]),
+        _object(type=_const("allowed_tools"), allowed_tools=_ALLOWED),
+    ]
+}
+read_tools = Reader(_read_tools, _read_each.schema)
+read_tool_choice = Reader(_read_tool_choice, _CHOICE)

@@ -46,13 +46,13 @@ def draw(chance: random.Random) -> Request:
 
 def _good(chance: random.Random) -> Request:
     endpoint = chance.choice(tuple(PATHS))
-    return _request(chance, PATHS[endpoint], _body(chance, endpoint))
+    return _request(chance, PATHS[endpoint], good_body(chance, endpoint))
 
 
 def _changed(chance: random.Random) -> Request:
     """One to three fields that the tables call wrong, or values of any kind at any place."""
     endpoint = chance.choice(tuple(PATHS))
-    body = _body(chance, endpoint)
+    body = good_body(chance, endpoint)
     for _ in range(chance.randint(1, 3)):
         if chance.random() < 0.6:
             row = chance.choice([row for row in ROWS if row.at in (endpoint, "both")])
@@ -65,7 +65,7 @@ def _changed(chance: random.Random) -> Request:
 def _torn(chance: random.Random) -> Request:
     """Bytes that were JSON once."""
     endpoint = chance.choice(tuple(PATHS))
-    raw = bytearray(json.dumps(_body(chance, endpoint)).encode())
+    raw = bytearray(json.dumps(good_body(chance, endpoint)).encode())
     for _ in range(chance.randint(1, 4)):
         place = chance.randrange(len(raw))
         raw[place : place + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
@@ -82,7 +82,7 @@ def _request(chance: random.Random, path: str, body: Mapping[str, Any]) -> Reque
     return Request(path, json.dumps(body).encode("utf-8", "surrogatepass"), chance.random() < 0.1)
 
 
-def _body(chance: random.Random, endpoint: str) -> dict[str, Any]:
+def good_body(chance: random.Random, endpoint: str) -> dict[str, Any]:
     body: dict[str, Any] = {"model": "m", "max_tokens": chance.randint(1, 24)}
     if endpoint == "chat":
         roles = ("system", "user", "assistant", "developer")

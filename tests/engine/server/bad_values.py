@@ -73,7 +73,7 @@ def _types() -> list[Row]:
         Row("model", 5, "expected a string"),
         Row("cache_salt", 5, "expected a string"),
         Row("chat_template_kwargs", [], "expected an object", at="chat"),
-        Row("stream_options", "x", "expected an object", beside={"stream": True}),
+        *[Row("stream_options", v, "expected an object", beside={"stream": True}) for v in ("x", 0, "", [])],
         Row("response_format", "json_object", "expected an object"),
         Row("structured_outputs", [], "expected an object"),
     ]
@@ -169,7 +169,7 @@ _PROMPTS = [
     Row("prompt", [True], "expected an array", "prompt[0]"),
     Row("prompt", [[1], "a"], "expected an array", "prompt[1]"),
     Row("prompt", [-1], "between 0 and", "prompt[0]"),
-    Row("prompt", ["a"] * 257, "0 to 256 elements"),
+    Row("prompt", ["a"] * 257, "1 to 256 elements"),
     Row("prompt", [512], "this model has 512 tokens"),
     Row("prompt", [[1], [600]], "this model has 512 tokens", "prompt[1]"),
     Row("prompt", "", "the prompt is empty", beside={"add_special_tokens": False}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.server.api_process import ROUTES
 from engine.server.app import Access, Route
 from engine.server.caller import Caller, Keys, identify
 from engine.server.errors import ApiError
 from engine.server.exchange import Exchange
+from engine.server.routes import ROUTES
 from tests.engine.server.conftest import API_KEY, INTERNAL_KEY, Server
 
 PUBLIC = {"/health", "/ready", "/metrics"}
@@ -44,7 +44,7 @@ async def test_every_route_is_denied_by_default(server: Server, route: Route) ->
                 assert error["code"] == (None if key is None else "invalid_api_key")
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/internal/nothing", "/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/internal/nothing", "/docs", "/redoc"])
 async def test_unknown_routes_are_denied_too(server: Server, path: str) -> None:
     async with server.session(None) as session, session.get(path) as answer:
         assert answer.status == 401

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.server.errors import ApiError
 from engine.server.exchange import Exchange, watch_in_background
 
 
@@ -72,3 +73,22 @@ def test_headers_and_query() -> None:
     found = exchange([], [], headers=[(b"a", b"1"), (b"a", b"2")], query_string=b"x=1&y=%20&x=3")
     assert (found.header("a"), found.header("b")) == ("1", None)
     assert found.query() == {"x": "3", "y": " "}
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"identity, gzip", b"\xff", b"x" * 99])
+async def test_an_encoded_body_is_refused_in_a_sentence(encoding: bytes) -> None:
+    packed = exchange(
+        [{"type": "http.request", "body": b"ab"}], [], headers=[(b"content-encoding", encoding)]
+    )
+    with pytest.raises(ApiError, match="send it as it is") as caught:
+        await packed.body()
+    assert caught.value.status == 415
+    assert caught.value.message.isascii()
+
+
+async def test_a_body_as_it_is_may_say_so() -> None:
+    for encoding in (b"identity", b"Identity", b""):
+        plain = exchange(
+            [{"type": "http.request", "body": b"ab"}], [], headers=[(b"content-encoding", encoding)]
+        )
+        assert await plain.body() == b"ab"

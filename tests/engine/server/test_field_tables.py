@@ -27,7 +27,7 @@ def named_under(title: str) -> set[str]:
         ("Chat", {**tables.COMMON_FIELDS, **tables.CHAT_FIELDS}),
         ("Completions", {**tables.COMMON_FIELDS, **tables.COMPLETION_FIELDS}),
         ("Refused", {**tables.UNSUPPORTED_IN_CHAT, **tables.UNSUPPORTED_IN_COMPLETIONS}),
-        ("Tokens", {**text_routes._TOKENIZE_FIELDS, **text_routes._DETOKENIZE_FIELDS}),
+        ("Tokens", {**text_routes.TOKENIZE_FIELDS, **text_routes.DETOKENIZE_FIELDS}),
     ],
 )
 def test_fields_are_documented(title: str, table: Mapping[str, object]) -> None:

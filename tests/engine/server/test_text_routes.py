@@ -91,7 +91,7 @@ async def test_without_effect_is_named_and_a_foreign_model_not_found(server: Ser
 @pytest.mark.parametrize(("path", "rows"), [("/tokenize", TOKENIZE_ROWS), ("/detokenize", DETOKENIZE_ROWS)])
 async def test_refused(server: Server, path: str, rows: list[tuple[dict[str, Any], str, str]]) -> None:
     """Each field has a row."""
-    table = text_routes._TOKENIZE_FIELDS if path == "/tokenize" else text_routes._DETOKENIZE_FIELDS
+    table = text_routes.TOKENIZE_FIELDS if path == "/tokenize" else text_routes.DETOKENIZE_FIELDS
     assert {param.split("[")[0] for _, param, _ in rows} >= table.keys()
     for body, param, says in rows:
         status, document, _ = await post(server, path, **body)
