@@ -150,10 +150,10 @@ def bootstrap(
 
 @app.command()
 def openapi() -> None:
-    """Print the admin API's description (OpenAPI 3)."""
-    from gateway.serving import describe_admin_api
+    """Print the description of the whole API (OpenAPI 3)."""
+    from gateway.serving import describe_api
 
-    typer.echo(describe_admin_api(), nl=False)
+    typer.echo(describe_api(), nl=False)
 
 
 @rotation.command("status")

@@ -28,7 +28,7 @@ from gateway.tenancy.bootstrap import bootstrap
 
 __all__ = [
     "bootstrap_admin",
-    "describe_admin_api",
+    "describe_api",
     "listening_socket",
     "serve_gateway",
     "serve_worker",
@@ -127,14 +127,16 @@ async def bootstrap_admin(settings: Settings, name: str, email: str | None = Non
     return issued.value
 
 
-def describe_admin_api() -> str:
+def describe_api() -> str:
     """As docs/openapi.json holds it. Connects to nothing, and is the same whatever is configured."""
     from gateway.app import create_app
+    from gateway.http.admin.access import PREFIX
     from gateway.http.admin.app import create_application
+    from gateway.http.description import describe
 
     nobody = SecuritySettings(key_pepper=SecretStr("nothing is ever checked with this"))
     parts = create_app(Settings(security=nobody)).admin_parts()
-    return json.dumps(create_application(parts).openapi(), indent=1, sort_keys=True) + "\n"
+    return json.dumps(describe(create_application(parts), PREFIX), indent=1, sort_keys=True) + "\n"
 
 
 async def _refuse_old_schema(settings: Settings) -> None:

@@ -40,6 +40,7 @@ from gateway.settings import (
 )
 from gateway.tenancy.bootstrap import bootstrap
 from tests.fakes.engine import FakeEngine
+from tests.openapi import Description
 
 SERVED = "served-model"
 SKU = "sku-1"
@@ -89,6 +90,7 @@ class Gateway:
         self.app: GatewayApp
         self.url = ""
         self.admin_key = ""
+        self.description = Description()
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -159,6 +161,9 @@ class Gateway:
     async def admin(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
         answer = await self.request(method, f"/v1/organization{path}", body, self.admin_key)
         assert answer.status == status, (answer.status, await answer.text())
+        self.description.check(
+            method, answer.url.path, status, answer.headers["content-type"], await answer.read()
+        )
         return await answer.json()
 
     async def request(

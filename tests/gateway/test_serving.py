@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from gateway.pool.process import free_port
-from gateway.serving import STALLED_PEER_S, describe_admin_api, listening_socket, serve_gateway, server_config
+from gateway.serving import STALLED_PEER_S, describe_api, listening_socket, serve_gateway, server_config
 from gateway.settings import Settings
 
 
@@ -132,4 +132,4 @@ async def _hello(scope: Any, receive: Any, send: Any) -> None:
 def test_the_committed_description_is_what_is_served() -> None:
     """After a change of a route: `tollway openapi > docs/openapi.json`."""
     committed = Path(__file__).parents[2] / "docs" / "openapi.json"
-    assert describe_admin_api() == committed.read_text(encoding="utf-8")
+    assert describe_api() == committed.read_text(encoding="utf-8")

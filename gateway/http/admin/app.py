@@ -12,7 +12,6 @@ from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from gateway.audit.repository import Actor
@@ -59,6 +58,7 @@ from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.users import UserRoutes
 from gateway.http.admin.usual import UsualRoutes
 from gateway.http.call import Call, Message
+from gateway.http.description import describe
 from gateway.http.errors import render_error
 from gateway.http.middleware import Handler
 from gateway.ids import TenantId
@@ -67,19 +67,8 @@ from gateway.tenancy.projects.repository import ProjectRepository
 __all__ = ["AdminParts", "create_admin", "create_application"]
 
 
-class Refusal(BaseModel):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class Refused(BaseModel):
-    error: Refusal
-
-
-_RESPONSES: dict[int | str, Json] = {"4XX": {"description": "Refused", "model": Refused}}
-"""In the description, in place of the framework's own 422, which nobody is ever answered."""
+_RESPONSES: dict[int | str, Json] = {"4XX": {"description": "Refused"}}
+"""In place of the framework's own 422, which nobody is ever answered."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (
     ProjectRoutes,
@@ -168,8 +157,8 @@ def create_application(parts: AdminParts) -> FastAPI:
         async with parts.database.read() as session:
             return await projects.project(session, TenantId(project_id)) is not None
 
-    async def describe() -> Json:
-        return app.openapi()
+    async def description() -> Json:
+        return describe(app, PREFIX)
 
     router = APIRouter(
         prefix=PREFIX,
@@ -182,7 +171,7 @@ def create_application(parts: AdminParts) -> FastAPI:
     )
     for resource in RESOURCES:
         resource(parts).register(router)
-    router.add_api_route("/openapi.json", describe, methods=["GET"], include_in_schema=False)
+    router.add_api_route("/openapi.json", description, methods=["GET"])
     # One list of routes, not one per resource inside each other: it can be read, and is searched once.
     app = FastAPI(
         title="Tollway admin API",

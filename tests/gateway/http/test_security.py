@@ -76,13 +76,18 @@ async def test_no_body_sets_what_is_not_the_callers(gateway: Gateway) -> None:
     """Mass assignment: every object of every admin body refuses the fields that it does not list."""
     document = await gateway.admin("GET", "/openapi.json")
     seen = 0
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            for schema in _schemas(document, operation.get("requestBody", {})):
-                assert schema["additionalProperties"] is False, (method, path, schema["title"])
-                own = set(schema["properties"]) - {"id"}  # an invite names its projects by it
-                assert not NOT_THE_CALLERS & own, (method, path)
-                seen += 1
+    bodies = [
+        (path, method, operation.get("requestBody", {}))
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if path.startswith("/v1/organization/")
+    ]
+    for path, method, body in bodies:
+        for schema in _schemas(document, body):
+            assert schema["additionalProperties"] is False, (method, path, schema["title"])
+            own = set(schema["properties"]) - {"id"}  # an invite names its projects by it
+            assert not NOT_THE_CALLERS & own, (method, path)
+            seen += 1
     assert seen > 30
     for field in sorted(NOT_THE_CALLERS):
         error = await refused(

@@ -96,7 +96,7 @@ async def test_ugly_values_in_queries(gateway: Gateway) -> None:
 def _operations(document: Any, method: str) -> Iterator[tuple[str, Any]]:
     """But for archiving: an archived project refuses everything else."""
     for path, operations in document["paths"].items():
-        if method in operations and not path.endswith("/archive"):
+        if method in operations and path.startswith("/v1/organization/") and not path.endswith("/archive"):
             yield path, operations[method]
 
 

@@ -1,0 +1,112 @@
+"""What each route of the admin API answers with: `METHOD /path` → shape. A route without a row fails a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.http.description.shapes import money, pools, tenancy, usage
+from gateway.http.description.shapes.common import CursorPage, Deleted, Json, Page
+
+__all__ = ["ADMIN_ANSWERS", "Shape"]
+
+Shape = Any
+"""A type that pydantic can describe; None for content that is no JSON."""
+
+_PROJECT = "/projects/{project_id}"
+_ACCOUNTS, _KEYS, _LIMITS = f"{_PROJECT}/service_accounts", f"{_PROJECT}/api_keys", f"{_PROJECT}/limits"
+
+
+def _resource(path: str, one: str, shape: Shape, created: Shape = None) -> dict[str, Shape]:
+    """The five routes of an ordinary resource."""
+    return {
+        f"POST {path}": created or shape,
+        f"GET {path}": Page[shape],
+        f"GET {path}/{{{one}}}": shape,
+        f"POST {path}/{{{one}}}": shape,
+        f"DELETE {path}/{{{one}}}": Deleted,
+    }
+
+
+def _spend(prefix: str) -> dict[str, Shape]:
+    return {
+        **_resource(f"{prefix}/spend_alerts", "alert_id", money.SpendAlert),
+        f"GET {prefix}/spend_limit": money.SpendLimit,
+        f"POST {prefix}/spend_limit": money.SpendLimit,
+        f"DELETE {prefix}/spend_limit": money.SpendLimitDeleted,
+    }
+
+
+ADMIN_ANSWERS: Mapping[str, Shape] = {
+    "POST /projects": tenancy.Project,
+    "GET /projects": Page[tenancy.Project],
+    f"GET {_PROJECT}": tenancy.Project,
+    f"POST {_PROJECT}": tenancy.Project,
+    f"POST {_PROJECT}/archive": tenancy.Project,
+    f"GET {_PROJECT}/model_permissions": tenancy.ModelPermissions,
+    f"POST {_PROJECT}/model_permissions": tenancy.ModelPermissions,
+    f"DELETE {_PROJECT}/model_permissions": tenancy.ModelPermissionsDeleted,
+    f"GET {_PROJECT}/idempotency": tenancy.Idempotency,
+    f"POST {_PROJECT}/idempotency": tenancy.Idempotency,
+    f"GET {_PROJECT}/outage_allowance": money.OutageAllowance,
+    f"POST {_PROJECT}/outage_allowance": money.OutageAllowance,
+    **_resource(_ACCOUNTS, "account_id", tenancy.ServiceAccount, created=tenancy.NewServiceAccount),
+    f"POST {_ACCOUNTS}/{{account_id}}/api_keys": tenancy.ServiceAccountKey,
+    **_resource(_KEYS, "key_id", tenancy.ApiKey, created=tenancy.NewApiKey),
+    f"POST {_KEYS}/{{key_id}}/rotate": tenancy.RotatedApiKey,
+    f"GET {_LIMITS}": Page[tenancy.Limits],
+    f"POST {_LIMITS}": tenancy.Limits,
+    f"DELETE {_LIMITS}/{{limit_id}}": Deleted,
+    f"GET {_PROJECT}/rate_limits": Page[tenancy.RateLimit],
+    f"POST {_PROJECT}/rate_limits/{{rate_limit_id}}": tenancy.RateLimit,
+    **_resource(f"{_PROJECT}/users", "user_id", tenancy.Member),
+    **_resource("/users", "user_id", tenancy.User),
+    "POST /admin_api_keys": tenancy.NewAdminKey,
+    "GET /admin_api_keys": Page[tenancy.AdminKey],
+    "GET /admin_api_keys/{key_id}": tenancy.AdminKey,
+    "DELETE /admin_api_keys/{key_id}": Deleted,
+    "POST /invites": tenancy.Invite,
+    "GET /invites": Page[tenancy.Invite],
+    "GET /invites/{invite_id}": tenancy.Invite,
+    "DELETE /invites/{invite_id}": Deleted,
+    "POST /invites/{invite_id}/accept": tenancy.User,
+    "GET /audit_logs": Page[tenancy.AuditLog],
+    **_resource("/pools", "pool_id", pools.Pool),
+    "PATCH /pools/{pool_id}": pools.Pool,
+    "GET /replicas": Page[pools.Replica],
+    "GET /replicas/{replica_id}": pools.Replica,
+    **_resource("/routes", "route_id", pools.Route),
+    "PATCH /routes/{route_id}": pools.Route,
+    "GET /prices": Page[pools.Price],
+    "POST /prices": Page[pools.Price],
+    **_resource("/budgets", "budget_id", money.Budget, created=money.ChangedBudget),
+    "POST /budgets/{budget_id}": money.ChangedBudget,
+    "GET /budgets/{budget_id}/periods": Page[money.BudgetPeriod],
+    **_resource("/budgets/{budget_id}/alerts", "alert_id", money.BudgetAlert),
+    "GET /alerts": Page[money.AlertRecord],
+    "GET /alerts/{record_id}": money.AlertRecordDetail,
+    **_spend(""),
+    **_spend(_PROJECT),
+    "POST /credits": money.Credit,
+    "GET /credits": Page[money.Credit],
+    "GET /credits/{credit_id}": money.Credit,
+    "POST /adjustments": money.Adjustment,
+    "GET /adjustments": Page[money.Adjustment],
+    "GET /adjustments/{adjustment_id}": money.Adjustment,
+    "POST /exports": money.Export,
+    "GET /exports": Page[money.Export],
+    "GET /exports/{export_id}": money.Export,
+    "GET /exports/{export_id}/files/{name}": None,
+    "POST /stripe_customers": money.StripeCustomer,
+    "GET /stripe_customers": Page[money.StripeCustomer],
+    "GET /meter_events": Page[money.MeterEvent],
+    "GET /usage/completions": CursorPage[usage.CompletionsBucket],
+    "GET /usage/embeddings": CursorPage[usage.EmbeddingsBucket],
+    "GET /usage/breakdown": usage.Breakdown,
+    "GET /usage/usual": usage.Usual,
+    "GET /costs": CursorPage[usage.CostsBucket],
+    "GET /requests": CursorPage[usage.RequestLine],
+    "GET /requests/{request_id}": usage.RequestDetail,
+    "GET /usage_events": Page[usage.UsageEvent],
+    "GET /openapi.json": Json,
+}

@@ -1,0 +1,65 @@
+"""Pools, replicas, routes and prices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from gateway.pool.spec import EngineSpec
+from gateway.pool.traffic import TrafficPolicy
+
+__all__ = ["Pool", "Price", "Replica", "Route"]
+
+
+class Replica(TypedDict):
+    object: Literal["organization.pool.replica"]
+    id: str
+    pool_id: str
+    node: str
+    url: str | None
+    gpus: list[int]
+    generation: int
+    state: str
+    restarts: int
+    last_error: str | None
+    created_at: int
+    ready_at: int | None
+
+
+class Pool(TypedDict):
+    """`spec` holds what was given; what it leaves out has its default."""
+
+    object: Literal["organization.pool"]
+    id: str
+    name: str
+    spec: EngineSpec
+    desired_state: Literal["running", "stopped"]
+    reserved_projects: list[str]
+    traffic: TrafficPolicy
+    generation: int
+    replicas: list[Replica]
+
+
+class Route(TypedDict):
+    object: Literal["organization.route"]
+    id: str
+    project_id: str | None
+    served_model: str
+    pool_id: str
+    sku: str
+    default_max_output: int
+    published: bool
+    created_at: int
+
+
+class Price(TypedDict):
+    """Nano-USD per token, as a decimal."""
+
+    object: Literal["organization.price"]
+    id: str
+    sku: str
+    component: Literal["input", "cached_input", "output", "batch_input", "batch_cached_input", "batch_output"]
+    valid_from: int
+    valid_until: int | None
+    nanousd_per_token: str
