@@ -27,7 +27,7 @@ class CoreTransport:
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.RCVHWM, 0)
         self._inbox.bind(core_address(run_dir, generation))
-        self._outboxes = [self._connect(worker) for worker in range(num_workers)]
+        self._outboxes = [_Outbox(worker_address(run_dir, worker)) for worker in range(num_workers)]
         self._supervisor = supervisor
         self._decode = msgspec.msgpack.Decoder(CoreInbound).decode
         self._encode = msgspec.msgpack.Encoder().encode
@@ -57,7 +57,7 @@ class CoreTransport:
     def emit(self, worker: int, step: StepOutputs) -> None:
         """Queue a message for an API process. Without a limit: its reader only stops by dying, and then the
         supervisor says so and the queue is dropped."""
-        self._outboxes[worker].send(self._encode(step), zmq.NOBLOCK)
+        self._outboxes[worker].send(self._encode(step))
 
     def tell_supervisor(self, message: msgspec.Struct) -> None:
         self._supervisor.socket.sendall(encode_line(message))
@@ -65,7 +65,7 @@ class CoreTransport:
     def close(self, linger_s: float = 1.0) -> None:
         """Delivers what is still queued, for at most `linger_s`."""
         for outbox in self._outboxes:
-            outbox.close(linger=int(linger_s * 1000))
+            outbox.close(linger_s)
         self._inbox.close(linger=0)
         self._context.term()
         self._supervisor.socket.close()
@@ -76,12 +76,24 @@ class CoreTransport:
             messages.append(Shutdown())
         for message in messages:
             if isinstance(message, WorkerGone):
-                self._outboxes[message.worker].close(linger=0)
-                self._outboxes[message.worker] = self._connect(message.worker)
+                self._outboxes[message.worker].close(linger_s=0)
+                self._outboxes[message.worker] = _Outbox(worker_address(self._run_dir, message.worker))
         return messages
 
-    def _connect(self, worker: int) -> zmq.Socket[bytes]:
-        outbox = self._context.socket(zmq.PUSH)
-        outbox.setsockopt(zmq.SNDHWM, 0)
-        outbox.connect(worker_address(self._run_dir, worker))
-        return outbox
+
+class _Outbox:
+    """The pipe to one API process. Has a context of its own: a socket is closed by its context's thread some time
+    after `close`, and could still deliver to a successor; the end of the context waits for that."""
+
+    def __init__(self, address: str) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.PUSH)
+        self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.connect(address)
+
+    def send(self, message: bytes) -> None:
+        self._socket.send(message, zmq.NOBLOCK)
+
+    def close(self, linger_s: float) -> None:
+        self._socket.close(linger=int(linger_s * 1000))
+        self._context.term()

@@ -34,7 +34,7 @@ class Ends:
     def worker(self, number: int) -> zmq.Socket[bytes]:
         inbox = self.context.socket(zmq.PULL)
         inbox.bind(worker_address(self.run_dir, number))
-        inbox.setsockopt(zmq.RCVTIMEO, 5000)
+        inbox.setsockopt(zmq.RCVTIMEO, 60_000)
         self.inboxes.append(inbox)
         return inbox
 
@@ -82,20 +82,20 @@ def test_everything_there_is_taken(ends: Ends) -> None:
         ends.send(message)
     got: list[CoreInbound] = []
     while len(got) < len(sent):
-        got += ends.transport.drain(5)
+        got += ends.transport.drain(60)
     assert got == sent
 
 
 def test_the_supervisor_speaks_through_the_inbox(ends: Ends) -> None:
     ends.supervisor.sendall(encode_line(WorkerGone(worker=1)) + encode_line(Shutdown()))
-    assert ends.transport.drain(5) == [WorkerGone(worker=1), Shutdown()]
+    assert ends.transport.drain(60) == [WorkerGone(worker=1), Shutdown()]
     ends.transport.tell_supervisor(Serving())
     assert ends.supervisor.recv(100) == encode_line(Serving())
 
 
 def test_a_dead_supervisor_means_shutdown(ends: Ends) -> None:
     ends.supervisor.close()
-    assert ends.transport.drain(5) == [Shutdown()]
+    assert ends.transport.drain(60) == [Shutdown()]
 
 
 def test_workers_get_their_own_steps_in_order(ends: Ends) -> None:
@@ -111,7 +111,7 @@ def test_nothing_is_kept_for_a_worker_that_is_gone(ends: Ends) -> None:
     for number in range(10):
         ends.transport.emit(0, step(number))
     ends.supervisor.sendall(encode_line(WorkerGone(worker=0)))
-    assert ends.transport.drain(5) == [WorkerGone(worker=0)]
+    assert ends.transport.drain(60) == [WorkerGone(worker=0)]
     inbox = ends.worker(0)
     ends.transport.emit(0, step(77))
     assert received(inbox) == 77
