@@ -80,7 +80,14 @@ class GatewayApp:
         self.feed = RevisionFeed(self.feed_database, clock, self.metrics)
         self.peppers = Peppers.from_settings(settings.security)
         self.master = master_ring(settings.security)
-        self.directory = KeyDirectory(self.database, self.feed, self.peppers, clock, self.metrics)
+        self.directory = KeyDirectory(
+            self.database,
+            self.feed,
+            self.peppers,
+            clock,
+            self.metrics,
+            load_timeout_s=settings.database.connect_timeout_s,
+        )
         self.cache = create_cache(settings.cache)
         self.engine_key = settings.upstream.engine_key()
         self.catalogue = Catalogue(self.database, clock)

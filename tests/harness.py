@@ -72,10 +72,12 @@ class Gateway:
         """`changes` replace fields of the upstream, limits, server and ledger groups: `upstream={...}`."""
         self.database_url = database_url
         self.clock = clock
-        upstream = {"internal_key": "engine-key", "connect_timeout_s": 1.0, **changes.get("upstream", {})}
+        # What a busy machine delays is no fault: a test that means a time limit sets it.
+        upstream = {"internal_key": "engine-key", "connect_timeout_s": 10.0, **changes.get("upstream", {})}
+        ledger = {"reserve_timeout_s": 30.0, **changes.get("ledger", {})}
         self.settings = Settings(
-            database=DatabaseSettings(url=database_url),
-            cache=CacheSettings(url=cache_url),
+            database=DatabaseSettings(url=database_url, connect_timeout_s=20.0, statement_timeout_s=30.0),
+            cache=CacheSettings(url=cache_url, timeout_s=5.0),
             server=ServerSettings(
                 gateway_id=gateway_id, **{"files": str(directory / "files"), **changes.get("server", {})}
             ),
@@ -84,7 +86,7 @@ class Gateway:
             ),
             upstream=UpstreamSettings(**upstream),
             limits=changes.get("limits", NO_LIMITS),
-            ledger=LedgerSettings(spool_dir=directory / gateway_id, **changes.get("ledger", {})),
+            ledger=LedgerSettings(spool_dir=directory / gateway_id, **ledger),
             exports=ExportSettings(**changes.get("exports", {})),
         )
         self.app: GatewayApp
@@ -100,7 +102,7 @@ class Gateway:
 
     async def __aenter__(self) -> Gateway:
         await self._start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.app.feed.fresh or self.app.why_not_ready() is not None:
                 await self.app.feed.poll()
         if not self.admin_key:
@@ -135,7 +137,7 @@ class Gateway:
         )
         self._server = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._server.serve())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self._server.started and not self._serving.done():  # noqa: ASYNC110  # uvicorn has no event
                 await asyncio.sleep(0.005)
         assert self._server.started, "the gateway did not start"
@@ -221,7 +223,9 @@ class Gateway:
 
     async def refresh(self) -> None:
         """What a second of waiting for the revision feed would do."""
-        assert await self.app.feed.poll()
+        async with asyncio.timeout(60):
+            while not await self.app.feed.poll():
+                pass
 
     async def poll(self) -> None:
         """What a second of waiting for the replicas' own reports would do."""
@@ -257,7 +261,7 @@ class Gateway:
         finally:
             await connection.close()
 
-    async def events(self, count: int | None = None, within_s: float = 5.0) -> list[dict[str, Any]]:
+    async def events(self, count: int | None = None, within_s: float = 60) -> list[dict[str, Any]]:
         """The usage events, oldest first, once there are `count` of them and nothing is open."""
         async with asyncio.timeout(within_s):
             while True:

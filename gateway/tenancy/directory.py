@@ -33,7 +33,8 @@ __all__ = ["STALE_S", "KeyDirectory"]
 STALE_S = 30.0
 KNOWN_MAX = 50_000
 UNKNOWN_MAX = 10_000
-LOAD_TIMEOUT_S = 2.0
+LOAD_TIMEOUT_S = 3.0
+"""What a look-up waits for, if for anything, is a connection."""
 REHASHES_MAX = 8
 """Under way at once; the others have their turn with a later request."""
 LOADS_MAX = 16
@@ -81,6 +82,7 @@ class KeyDirectory:
         metrics: Metrics,
         known_max: int = KNOWN_MAX,
         unknown_max: int = UNKNOWN_MAX,
+        load_timeout_s: float = LOAD_TIMEOUT_S,
     ) -> None:
         self._database = database
         self._peppers = peppers
@@ -90,8 +92,9 @@ class KeyDirectory:
         slots = asyncio.Semaphore(LOADS_MAX)
         self.last_used = LastUsed(database, clock)
         self._rehashing: set[asyncio.Task[None]] = set()
-        self._tenants = _Cache(self._read_key, feed, metrics, slots, known_max, unknown_max)
-        self._admins = _Cache(self._read_admin_key, feed, metrics, slots, known_max, unknown_max)
+        limits = _Limits(slots, known_max, unknown_max, load_timeout_s)
+        self._tenants = _Cache(self._read_key, feed, metrics, limits)
+        self._admins = _Cache(self._read_admin_key, feed, metrics, limits)
 
     async def authenticate(self, authorization: str | None, client_ip: str | None) -> Principal:
         """Raises 401 for what is not a good key, 503 if that cannot be known now."""
@@ -169,6 +172,14 @@ class _Entry(Generic[Found]):
     found: Found | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    slots: asyncio.Semaphore
+    known_max: int
+    unknown_max: int
+    load_timeout_s: float
+
+
 class _Cache(Generic[Found]):
     """What was read of the database by public id, known and unknown ids apart, each bounded."""
 
@@ -177,17 +188,14 @@ class _Cache(Generic[Found]):
         read: Callable[[str], Awaitable[Found | None]],
         feed: RevisionFeed,
         metrics: Metrics,
-        slots: asyncio.Semaphore,
-        known_max: int,
-        unknown_max: int,
+        limits: _Limits,
     ) -> None:
         self._read = read
         self._feed = feed
         self._metrics = metrics
-        self._slots = slots
+        self._limits = limits
         self._known: OrderedDict[str, _Entry[Found]] = OrderedDict()
         self._unknown: OrderedDict[str, _Entry[Found]] = OrderedDict()
-        self._limits = known_max, unknown_max
         self._loading: dict[str, asyncio.Task[Found | None]] = {}
 
     async def get(self, public_id: str) -> Found | None:
@@ -201,11 +209,12 @@ class _Cache(Generic[Found]):
             self._count("hit" if entry.found is not None else "unknown")
             return entry.found
         try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
+            async with asyncio.timeout(self._limits.load_timeout_s):
                 found = await self._load(public_id)
         except Exception as error:
             if not is_unavailable(error):
                 raise
+            _log.warning("key could not be looked up", error=reason(error))
             return self._stale(entry)
         self._count("loaded" if found is not None else "unknown")
         return found
@@ -227,7 +236,7 @@ class _Cache(Generic[Found]):
         return await asyncio.shield(task)
 
     async def _load_once(self, public_id: str) -> Found | None:
-        async with self._slots:
+        async with self._limits.slots:
             # Before the read: a change that commits after it moves the feed beyond this entry.
             revision = self._feed.revision("tenancy")
             found = await self._read(public_id)
@@ -242,9 +251,9 @@ class _Cache(Generic[Found]):
     def _store(self, public_id: str, entry: _Entry[Found]) -> None:
         self._known.pop(public_id, None)
         self._unknown.pop(public_id, None)
-        part, limit = (
-            (self._unknown, self._limits[1]) if entry.found is None else (self._known, self._limits[0])
-        )
+        is_unknown = entry.found is None
+        part = self._unknown if is_unknown else self._known
+        limit = self._limits.unknown_max if is_unknown else self._limits.known_max
         part[public_id] = entry
         if len(part) > limit:
             part.popitem(last=False)

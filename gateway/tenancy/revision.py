@@ -45,8 +45,11 @@ class RevisionFeed:
     that depends on it go stale.
     """
 
-    def __init__(self, database: Database, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, metrics: Metrics, timeout_s: float = POLL_TIMEOUT_S
+    ) -> None:
         self._database = database
+        self._timeout_s = timeout_s
         self._clock = clock
         self._metrics = metrics
         self._repository = TenancyRepository()
@@ -86,7 +89,7 @@ class RevisionFeed:
         """One reading of the feed; False if the database did not answer in time."""
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(POLL_TIMEOUT_S), self._database.read() as session:
+            async with asyncio.timeout(self._timeout_s), self._database.read() as session:
                 revisions = await self._repository.revisions(session)
             await self._tell(revisions)
         except Exception as error:

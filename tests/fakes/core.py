@@ -128,7 +128,7 @@ class FakeCore:
             self._thread.join(5)
             self._transport.close(linger_s=0)
 
-    def wait_for(self, condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], within_s: float = 60) -> None:
         with self._changed:
             assert self._changed.wait_for(condition, within_s), "the core did not get there in time"
 

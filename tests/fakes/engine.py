@@ -113,7 +113,7 @@ class FakeEngine:
     def count(self, state: str) -> int:
         return sum(seen.state == state for seen in self.requests)
 
-    async def wait_for(self, condition: Callable[[], bool], within_s: float = 5.0) -> None:
+    async def wait_for(self, condition: Callable[[], bool], within_s: float = 60) -> None:
         async with asyncio.timeout(within_s):
             while not condition():
                 self._changed.clear()

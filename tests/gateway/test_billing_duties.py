@@ -309,7 +309,7 @@ async def _limit(gateway: Gateway, tenant: Tenant, **limits: int) -> None:
 async def _no_open_calls(cache_url: str, tenant: Tenant) -> None:
     key = open_calls_key(TenantId(tenant.id))
     with redis.Redis.from_url(cache_url) as client:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while client.zcard(key):  # noqa: ASYNC110  (the cache has no event)
                 await asyncio.sleep(0.01)
 

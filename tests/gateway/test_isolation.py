@@ -129,7 +129,7 @@ async def test_no_stream_holds_a_token_of_another(gateway: Gateway, served: Serv
 
     streams = await asyncio.gather(*(_stream(clients[number % TENANTS], number) for number in numbers))
     assert [ids for _, ids in streams] == [ids for _, ids in alone]
-    events = {event["request_id"]: event for event in await gateway.events(STREAMS, within_s=30)}
+    events = {event["request_id"]: event for event in await gateway.events(STREAMS, within_s=60)}
     for number, (request_id, ids) in enumerate(streams):
         event = events[request_id]
         assert event["tenant_id"] == tenants[number % TENANTS].id

@@ -91,7 +91,7 @@ async def test_a_restored_backup_replays_the_journals_and_settles_nothing_twice(
     await _serve(ledger, engine, "req_before")
     open_hold = await ledger.reserve(reservation("req_open"))
     engine.write("start", "req_open")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await books.count("settled_request"):  # noqa: ASYNC110  # the batcher commits when it can
             await asyncio.sleep(0.01)
     async with _Worker(database_url, engine) as worker:

@@ -97,7 +97,7 @@ class Server:
         self.tell(CoreUp(self.generation, 4711, about))
         await self.until(lambda: self.services.bridge.ready is not None)
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = 60) -> None:
         async with asyncio.timeout(within_s):
             while not condition():  # noqa: ASYNC110  # conditions span threads and processes
                 await asyncio.sleep(0.002)

@@ -105,7 +105,7 @@ async def test_fsync_comes_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for number in range(50):
         writer.write(record(str(number)))
     assert synced == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not synced:  # noqa: ASYNC110  # a thread does it
             await asyncio.sleep(0.01)
     assert len(synced) == 1
@@ -191,7 +191,7 @@ async def test_one_fsync_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0.002)
     assert len(synced) == 1
     release.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(synced) < 2:  # noqa: ASYNC110  # a thread does it
             await asyncio.sleep(0.001)
     writer.close()
@@ -210,7 +210,7 @@ async def test_a_failing_fsync_is_said_and_tried_again(
         broken.setattr(os, "fsync", failing)
         for name in ("a", "b"):
             writer.write(record(name))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while "fsync failed" not in caplog.text:  # noqa: ASYNC110  # a thread does it
                     await asyncio.sleep(0.001)
             caplog.clear()

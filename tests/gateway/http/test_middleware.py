@@ -84,6 +84,6 @@ async def test_the_last_event_does_not_wait_for_ever_for_a_reader(monkeypatch: p
 
     edge = Edge(fails_in_the_middle, IdSource(), SystemClock(), Metrics())
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "client": None}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await edge(scope, receive, send)
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]

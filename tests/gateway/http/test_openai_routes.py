@@ -298,7 +298,7 @@ async def test_the_last_event_of_a_response_waits_for_a_reader_once(
 
     metrics = Metrics()
     scope: Any = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": [], "client": None}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await Edge(routes.responses, IdSource(), SystemClock(), metrics)(scope, receive, send)
     assert [message.get("more_body") for message in sent] == [None, True, False]
     assert b"event: response.failed" in sent[-1]["body"]

@@ -67,7 +67,7 @@ async def test_a_killed_gateways_unrecorded_request_is_settled_from_its_journal(
     ledger, (hold, settled) = await admitted_in_an_outage(make_ledger, proxy, "req_lost", "req_settled")
     assert not hold.is_recorded
     ledger.settle(settlement(settled, NOW))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not len(ledger._spool):  # noqa: ASYNC110  (the disk has no event)
             await asyncio.sleep(0.01)
     await die(ledger)

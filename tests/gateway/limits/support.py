@@ -85,7 +85,7 @@ async def advance(url: str, seconds: float) -> None:
     await cache.aclose()
 
 
-async def eventually(condition: Callable[[], bool], within_s: float = 20) -> bool:
+async def eventually(condition: Callable[[], bool], within_s: float = 60) -> bool:
     """Whether the condition becomes true in time."""
     for _ in range(int(within_s / 0.02)):
         if condition():

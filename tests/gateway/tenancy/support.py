@@ -54,11 +54,20 @@ class World:
     clock: ManualClock = field(default_factory=RealStartClock)
     metrics: Metrics = field(default_factory=Metrics)
     peppers: Peppers = PEPPERS
+    patience_s: float = 30.0
+    """For the database: a busy machine's is slow, not away."""
 
     def __post_init__(self) -> None:
         self.service = service_for(self.clock)
-        self.feed = RevisionFeed(self.database, self.clock, self.metrics)
-        self.directory = KeyDirectory(self.database, self.feed, self.peppers, self.clock, self.metrics)
+        self.feed = RevisionFeed(self.database, self.clock, self.metrics, self.patience_s)
+        self.directory = KeyDirectory(
+            self.database,
+            self.feed,
+            self.peppers,
+            self.clock,
+            self.metrics,
+            load_timeout_s=self.patience_s,
+        )
 
     async def tenant(self, name: str = "acme") -> TenantId:
         async with self.database.write() as session:

@@ -69,10 +69,10 @@ async def test_database_away_is_a_failed_poll_and_comes_back_by_itself(database_
 
 
 async def test_silent_database_is_a_failed_poll_within_the_timeout(database_url: str) -> None:
-    async with cable_to(database_url) as (cable, url), world_on(url) as world:
+    async with cable_to(database_url) as (cable, url), world_on(url, patience_s=0.8) as world:
         assert await world.feed.poll()
         cable.silence()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert not await world.feed.poll()
 
 

@@ -132,7 +132,7 @@ async def test_reading_while_the_database_is_away(database_url: str, cache_url: 
             assert (answer.status, error["type"]) == (503, "service_unavailable_error"), asked
             assert answer.headers["retry-after"] == "1"
         await proxy.restore()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await gateway.request("GET", path, key=gateway.admin_key)).status != 200:  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.05)
     await proxy.cut()

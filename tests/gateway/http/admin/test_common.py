@@ -43,7 +43,7 @@ async def test_a_deadlock_with_requests_runs_the_change_again(database_url: str)
     closing: asyncio.Task[None] | None = None
 
     async def lock_the_other() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await watcher.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await other.execute("SELECT FROM tenant WHERE id = 'a' FOR UPDATE")

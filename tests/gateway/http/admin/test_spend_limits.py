@@ -92,7 +92,7 @@ async def test_a_limit_enforces_before_it_is_reached_to_the_last_nano_usd(
     assert (await limits.retrieve(tenant.id)).enforcement.status == "inactive"
     await gateway.refresh()
     assert await asked(gateway, tenant) == 429
-    async with asyncio.timeout(10):  # the next heartbeat tells it
+    async with asyncio.timeout(60):  # the next heartbeat tells it
         while (await limits.retrieve(tenant.id)).enforcement.status != "enforcing":  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     raised = await limits.update(tenant.id, currency="USD", interval="month", threshold_amount=11)

@@ -111,6 +111,6 @@ async def test_a_budget_in_an_unknown_zone_is_refused(books: Books) -> None:
 
 async def _until_waiting(books: Books) -> None:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await books.value(waiting):  # noqa: ASYNC110  (the condition is in the database)
             await asyncio.sleep(0.01)
