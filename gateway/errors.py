@@ -34,6 +34,7 @@ __all__ = [
     "Overloaded",
     "QuotaCode",
     "RateLimited",
+    "ReaderTooSlow",
     "ServerError",
     "ServiceUnavailable",
     "UnknownUrl",
@@ -303,6 +304,16 @@ class InsufficientQuota(ClientError):
             type="insufficient_quota",
             code=code,
             headers={"x-should-retry": "false"},
+        )
+
+
+class ReaderTooSlow(ClientError):
+    """Ends a stream whose caller fell too far behind: its engine keeps only so much of it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The answer was read more slowly than it was written, and too much of it was waiting.",
+            code="reader_too_slow",
         )
 
 

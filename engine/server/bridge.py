@@ -2,7 +2,7 @@
 
 Guarantees one terminal output per sequence whatever happens to the core: an answer from it, or an error made
 here when it is lost. One message of the core wakes each request at most once, so a request writes at most once
-per step. Knows no text and no HTTP.
+per step. What waits for a request that does not take it is weighed, and bounded. Knows no text and no HTTP.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from engine.messages import (
     AbortRequest,
@@ -28,6 +30,12 @@ _LOG = logging.getLogger(__name__)
 AT_ONCE = 256
 """Sequences of one request that the core has at a time: one with thousands must not fill its line alone, nor be refused
 for ever by a line that is shorter."""
+BACKLOG_BYTES = 1 << 20
+"""Of news that wait for a request whose caller reads slowly, in memory. Without log-probabilities 3,000 tokens."""
+BACKLOG_BYTES_CHOICE = 128 << 10
+"""More for each further sequence: a step brings news of all."""
+_OUTPUT_BYTES, _TOKEN_BYTES, _LOGPROBS_BYTES, _ALTERNATIVE_BYTES = 300, 36, 220, 72
+"""Measured."""
 
 
 class CoreLink(Protocol):
@@ -43,31 +51,60 @@ class CoreLink(Protocol):
 class Flow:
     """The sequences of one HTTP request, from submission to their terminal outputs."""
 
-    __slots__ = ("_news", "_waiter", "later", "live")
+    __slots__ = ("_news", "_num_bytes", "_num_bytes_max", "_waiter", "later", "live", "on_backlog")
 
     def __init__(self, requests: Sequence[AddRequest], at_once: int) -> None:
         self.live = {request.request_id for request in requests}
         """Sequences without a terminal output."""
         self.later = deque(requests[at_once:])
         """Of these, those that the core has not been told of yet."""
+        self.on_backlog: Callable[[], None] | None = None
+        """Called once, when more waits here than one request may let wait."""
         self._news: list[TokenOutput] = []
+        self._num_bytes = 0
+        """Of the news that came while nobody waited for them."""
+        self._num_bytes_max = BACKLOG_BYTES + BACKLOG_BYTES_CHOICE * (min(len(requests), at_once) - 1)
         self._waiter: asyncio.Future[None] | None = None
 
     def push(self, output: TokenOutput) -> None:
         self._news.append(output)
-        if self._waiter is not None and not self._waiter.done():
+        if self._waiter is None:
+            self._weigh(output)
+        elif not self._waiter.done():
             self._waiter.set_result(None)
 
     async def next(self) -> list[TokenOutput]:
-        """All outputs since the last call; waits for the first one."""
+        """The outputs since the last call, of a backlog not more than a step may bring; waits for the first one."""
         if not self._news:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        news, self._news = self._news, []
+        news, self._news = self._news[:AT_ONCE], self._news[AT_ONCE:]
+        self._num_bytes = sum(map(_size, self._news))
         return news
+
+    def shed(self) -> None:
+        """Keep of what waits here only what is counted: how many tokens there were, and the ends."""
+        self.on_backlog = None
+        self._news = [
+            msgspec.structs.replace(output, logprobs=None, prompt_logprobs=None) for output in self._news
+        ]
+
+    def _weigh(self, output: TokenOutput) -> None:
+        self._num_bytes += _size(output)
+        if self._num_bytes > self._num_bytes_max and self.on_backlog is not None:
+            self.on_backlog()
+
+
+def _size(output: TokenOutput) -> int:
+    """What an output takes in memory, about."""
+    size = _OUTPUT_BYTES + _TOKEN_BYTES * len(output.token_ids)
+    for positions in (output.logprobs, output.prompt_logprobs):
+        if positions:
+            size += len(positions) * (_LOGPROBS_BYTES + _ALTERNATIVE_BYTES * len(positions[-1].top_ids))
+    return size
 
 
 class Bridge:

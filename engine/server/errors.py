@@ -117,6 +117,14 @@ def journal_unavailable() -> ApiError:
     )
 
 
+def reader_too_slow() -> ApiError:
+    """Ends a stream; an answer that has not begun does not meet it."""
+    message = (
+        "This answer was read more slowly than it was written, and too much of it was waiting; it ends here."
+    )
+    return ApiError(400, INVALID_REQUEST, message, code="reader_too_slow")
+
+
 def engine_failed(message: str | None) -> ApiError:
     return ApiError(500, SERVER_ERROR, message or "The engine failed.", code="engine_error")
 

@@ -19,7 +19,7 @@ from engine.server.admission import Job
 from engine.server.bridge import Flow
 from engine.server.choice import Choice, Delta
 from engine.server.continuation import TokenIdLines, replay
-from engine.server.errors import ApiError, from_core, journal_unavailable
+from engine.server.errors import ApiError, from_core, journal_unavailable, reader_too_slow
 from engine.server.failpoints import Point, failpoint
 from engine.server.journal import PROGRESS_S, PROGRESS_TOKENS, Record, RecordKind
 from engine.server.responses import Usage
@@ -119,6 +119,24 @@ class Generation:
             choice.closed = True
         self._services.metrics.count("engine_client_disconnects")
         _LOG.info("request %s: the caller went away; aborting", self._job.id)
+        self.abort()
+
+    def bound_backlog(self) -> None:
+        """For a stream: what its caller does not read must not collect without end."""
+        if self._flow is not None:
+            self._flow.on_backlog = self._reader_too_slow
+
+    def _reader_too_slow(self) -> None:
+        """The answer ends behind what was written so far: what waits will be counted, and is not reported."""
+        assert self._flow is not None
+        for choice in self._choices.values():
+            choice.closed = True
+        if self.error is None:
+            self.error = reader_too_slow()
+        self._reasons.add("abort")
+        self._services.metrics.count("engine_slow_readers")
+        _LOG.warning("request %s: its caller reads too slowly; aborting", self._job.id)
+        self._flow.shed()
         self.abort()
 
     def abandon(self) -> None:

@@ -32,6 +32,7 @@ COUNTERS: Mapping[str, str] = {
     "vllm:request_success": "Finished sequences, by finish reason.",
     "engine_overrun_tokens": "Tokens computed after the end of an answer; never billed.",
     "engine_client_disconnects": "Requests whose caller went away before the end.",
+    "engine_slow_readers": "Streams that ended because too much of them waited for their caller.",
     "engine_internal_errors": "Exceptions that became an answer with status 500.",
     "engine_journal_errors": "Usage records, or snapshots of these figures, that could not be written.",
     "engine_core_losses": "Core processes that ended while this process was serving.",

@@ -55,6 +55,7 @@ async def run(exchange: Exchange, services: Services, job: Job, shape: Shape, st
 async def _stream(
     exchange: Exchange, services: Services, generation: Generation, shape: Shape, style: AnswerStyle
 ) -> None:
+    generation.bound_backlog()
     usage = generation.usage if style.continuous_usage else None
     lines = generation.token_id_lines(exchange.path)
     opened = generation.opened

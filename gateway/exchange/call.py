@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.clock import Clock
-from gateway.errors import EngineFailed, GatewayError, NoReplicaReady, UpstreamTimeout
+from gateway.errors import EngineFailed, GatewayError, NoReplicaReady, ReaderTooSlow, UpstreamTimeout
 from gateway.exchange.identity import Pseudonyms
 from gateway.exchange.sink import ClientGone, Sink
 from gateway.exchange.state import Attempt, Exchange
@@ -18,12 +18,15 @@ from gateway.routing import Replicas
 from gateway.upstream import ConnectFailed, Deadlines, Order, StaleConnection, UpstreamClient, UpstreamError
 from gateway.upstream.errors import Verdict, judge
 from gateway.wire import read_answer, read_error
+from gateway.wire.answer import EngineError
 from gateway.wire.load import read_load
 from gateway.wire.stream import EventTooLarge
 
 __all__ = ["AttemptFailed", "UpstreamCalls"]
 
 PASSED_HEADERS = ("content-type", "x-tollway-ignored")
+READER_TOO_SLOW = "reader_too_slow"
+"""What our own engine calls it."""
 
 
 class AttemptFailed(Exception):
@@ -144,7 +147,7 @@ class UpstreamCalls:
                 return
             if scanner.error is not None:
                 attempt.saw(scanner.error.usage)
-                raise AttemptFailed("failed", EngineFailed(), is_over=True)
+                raise _broken(scanner.error)
         await self._end_of_stream(attempt, sink, headers)
 
     async def _end_of_stream(self, attempt: Attempt, sink: Sink, headers: Mapping[str, str]) -> None:
@@ -155,8 +158,11 @@ class UpstreamCalls:
             self._complete(attempt)
             await sink.stream(headers, passed, last=True)
             return
-        attempt.saw(scanner.error.usage if scanner.error is not None else None)
-        raise AttemptFailed("failed", EngineFailed(), is_over=scanner.error is not None)
+        if scanner.error is None:
+            attempt.saw(None)
+            raise AttemptFailed("failed", EngineFailed(), is_over=False)
+        attempt.saw(scanner.error.usage)
+        raise _broken(scanner.error)
 
     async def _begin_data(self, exchange: Exchange, attempt: Attempt) -> None:
         if exchange.keep_alive is not None:
@@ -184,3 +190,10 @@ class UpstreamCalls:
             seed=exchange.seed,
             wants_token_ids=exchange.continuation is not None,
         )
+
+
+def _broken(said: EngineError) -> AttemptFailed:
+    """An error event behind the first data. We read as slowly as our caller does."""
+    if said.code == READER_TOO_SLOW:
+        return AttemptFailed("client", ReaderTooSlow(), is_over=True)
+    return AttemptFailed("failed", EngineFailed(), is_over=True)

@@ -37,6 +37,18 @@ class Engine:
         async with self.session.get("/internal/status") as answer:
             return await answer.json()
 
+    @property
+    def port(self) -> int:
+        port = self.session._base_url.port  # type: ignore[union-attr]  # it has one
+        assert port is not None
+        return port
+
+    async def counter(self, name: str) -> int:
+        """Of the metrics, without labels of its own."""
+        async with self.session.get("/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        return sum(int(float(line.split()[-1])) for line in lines if line.startswith(f"{name}_total"))
+
     async def until_ready(self, *, but_not: str | None = None) -> dict[str, Any]:
         """The status once a core is ready (with another epoch than `but_not`)."""
         async with asyncio.timeout(60):

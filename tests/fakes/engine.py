@@ -291,8 +291,8 @@ class FakeEngine:
             raise ConnectionResetError
         if script.fail_after == index and response is not None:
             seen.state = "died"
-            event = replies.error("The engine failed.", "server_error") | {"usage": seen.usage.json()}
-            await response.write(replies.sse(event))
+            event = replies.error("The engine failed.", "server_error", script.fail_code)
+            await response.write(replies.sse(event | {"usage": seen.usage.json()}))
             return True
         return False
 

@@ -44,6 +44,7 @@ class Script:
     cut_before_answer: bool = False  # the connection ends without one byte
     die_after: int | None = None  # the connection is cut
     fail_after: int | None = None  # an error event (stream) or a 500 with usage
+    fail_code: str | None = None  # of that error event
     hang_after: int | None = None  # silence, the connection stays open
     usage: bool = True
     cached_tokens: int = 0

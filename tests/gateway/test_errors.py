@@ -51,6 +51,7 @@ ROWS = [
         "messages",
     ),
     (errors.BodyTooLarge(1024), 413, "invalid_request_error", None, None),
+    (errors.ReaderTooSlow(), 400, "invalid_request_error", "reader_too_slow", None),
     (errors.RateLimited("requests", "m", 1.0), 429, "requests", "rate_limit_exceeded", None),
     (errors.RateLimited("tokens", "m", 1.0), 429, "tokens", "rate_limit_exceeded", None),
     (errors.InsufficientQuota("m"), 429, "insufficient_quota", "insufficient_quota", None),

@@ -13,9 +13,10 @@ from engine.messages import (
     LoadStats,
     SamplingParams,
     StepOutputs,
+    TokenLogprobs,
     TokenOutput,
 )
-from engine.server.bridge import Bridge
+from engine.server.bridge import AT_ONCE, BACKLOG_BYTES, BACKLOG_BYTES_CHOICE, Bridge
 from engine.server.errors import ApiError
 from tests.fakes.core import ready
 
@@ -57,6 +58,50 @@ async def test_news_of_one_step_wake_a_request_once() -> None:
         step(TokenOutput(request_id="a-0", token_ids=[1]), TokenOutput(request_id="a-1", token_ids=[2]))
     )
     assert [output.request_id for output in await flow.next()] == ["a-0", "a-1"]
+
+
+def scored(name: str, alternatives: int = 20) -> TokenOutput:
+    values = TokenLogprobs(-0.5, 1, list(range(alternatives)), [-1.0] * alternatives)
+    return TokenOutput(request_id=name, token_ids=[1], logprobs=[values])
+
+
+@pytest.mark.parametrize("num_choices", [1, 4])
+async def test_what_waits_for_a_request_is_bounded(num_choices: int) -> None:
+    bridge, _, _ = make_bridge()
+    flow = bridge.submit([request(f"a-{index}") for index in range(num_choices)])
+    called: list[int] = []
+
+    def on_backlog() -> None:
+        called.append(len(called))
+        flow.shed()
+
+    flow.on_backlog = on_backlog
+    bound = BACKLOG_BYTES + (num_choices - 1) * BACKLOG_BYTES_CHOICE
+    count = bound // 2000
+    for _ in range(count):
+        bridge.on_step(step(scored("a-0")))
+    assert not called
+    for _ in range(count):
+        bridge.on_step(step(scored("a-0")))
+    assert called == [0]
+    taken = []
+    while len(taken) < 2 * count:
+        news = await flow.next()
+        assert len(news) <= AT_ONCE, "one write is bounded too"
+        taken += news
+    assert [len(output.token_ids) for output in taken] == [1] * (2 * count)
+    assert taken[0].logprobs is None
+
+
+async def test_what_is_taken_does_not_wait_any_more() -> None:
+    """Far more than the bound goes through a request that keeps up, in portions of less."""
+    bridge, _, _ = make_bridge()
+    flow = bridge.submit([request("a")])
+    flow.on_backlog = pytest.fail
+    for _ in range(40):
+        bridge.on_step(step(*[scored("a")] * 400))
+        assert len(await flow.next()) == AT_ONCE
+        assert len(await flow.next()) == 400 - AT_ONCE
 
 
 async def test_loss_of_the_core_ends_everything_once() -> None:
@@ -149,5 +194,6 @@ async def test_more_sequences_than_may_wait_go_one_after_the_other() -> None:
     bridge.core_down("gone")
     bridge.abort(other)
     assert not other.live
-    assert [output.finish_reason for output in await other.next()] == ["error"] * 500
+    ends = [*await other.next(), *await other.next()]
+    assert [output.finish_reason for output in ends] == ["error"] * 500
     assert bridge.num_live == 0

@@ -36,6 +36,23 @@ async def test_an_error_after_the_first_byte(gateway: Gateway, engine: FakeEngin
     assert len(engine.requests) == 2, "never a second try once data has come"
 
 
+async def test_a_reader_that_is_too_slow_is_not_held_against_the_replica(
+    gateway: Gateway, engine: FakeEngine
+) -> None:
+    """The engine ends the stream, since so much of it waits for us, because so much waits for our caller."""
+    tenant = await gateway.serve(engine)
+    engine.default = Script(fail_after=2, fail_code="reader_too_slow")
+    for _ in range(8):  # more than any breaker would stand
+        _, raw = await ask(gateway, tenant, STREAM)
+        assert b'"code":"reader_too_slow"' in raw
+        assert b"[DONE]" not in raw
+    events = await gateway.events(8)
+    found = {(e["status"], e["error_code"], e["completion_tokens"]) for e in events}
+    assert found == {("partial", "reader_too_slow", 2)}
+    assert b'outcome="failed"' not in gateway.app.metrics.render()
+    assert len(engine.requests) == 8
+
+
 async def test_a_whole_answer_that_breaks_costs_nothing(gateway: Gateway, engine: FakeEngine) -> None:
     tenant = await gateway.serve(engine)
     engine.default = Script(fail_after=2)
