@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet canary resume fuzz real-templates clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers resume fuzz real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -47,6 +47,10 @@ fleet: $(VENV)/.with-dev
 # 500 streams of 20 tenants at once through one engine: each holds its own tokens and no log a word of a prompt.
 canary: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 CANARY_STREAMS=500 $(BIN)/python -m pytest -q tests/gateway/test_isolation.py $(ARGS)
+
+# A thousand connections to one engine at once, each of which gets its whole answer.
+callers: $(VENV)/.with-dev
+	OMP_NUM_THREADS=1 ENGINE_CALLERS=1000 $(BIN)/python -m pytest -q -s tests/engine/test_callers.py $(ARGS)
 
 # Streams cut at every token of every request and gone on with elsewhere: the joined stream is the uncut one.
 resume: $(VENV)/.with-dev
