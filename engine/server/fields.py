@@ -18,6 +18,8 @@ Schema = Mapping[str, Any]
 """JSON Schema, in the dialect of OpenAPI 3.1."""
 
 INT64_MAX = 2**63 - 1
+_EXACT_MAX = 2**53
+"""Whole numbers up to here are the same as floats."""
 _TOKEN_ID_MAX = 2**31 - 1
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -91,6 +93,8 @@ def number(low: float, high: float) -> Reader:
 
 def integer(low: int, high: int = INT64_MAX) -> Reader:
     def read(name: str, value: Any) -> int:
+        if type(value) is float and value.is_integer() and abs(value) <= _EXACT_MAX:
+            value = int(value)  # 16.0 is an integer in JSON, and some clients write all numbers so
         if isinstance(value, bool) or not isinstance(value, int):
             raise invalid(f"Invalid type for '{name}': expected an integer, got {kind_of(value)}.", name)
         if not low <= value <= high:
@@ -261,7 +265,7 @@ def prompts(max_prompts: int, max_chars: int) -> Reader:
             return (read_text(name, value),)
         if not isinstance(value, list) or not value:
             raise invalid(f"Invalid type for '{name}': expected a string or a non-empty array.", name)
-        if isinstance(value[0], int) and not isinstance(value[0], bool):
+        if isinstance(value[0], int | float) and not isinstance(value[0], bool):
             return (read_ids(name, value),)
         read_items = texts if isinstance(value[0], str) else lists
         found: tuple[str | tuple[int, ...], ...] = read_items(name, value)

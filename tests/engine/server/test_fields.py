@@ -15,7 +15,7 @@ from engine.server.fields import Field, Unsupported
     ("read", "good"),
     [
         (fields.number(0, 2), [0, 2, 1.5]),
-        (fields.integer(1, 5), [1, 5]),
+        (fields.integer(1, 5), [1, 5, 2.0]),
         (fields.flag, [True, False]),
         (fields.text(3), ["", "abc"]),
         (fields.obj, [{}, {"a": 1}]),
@@ -35,12 +35,12 @@ def test_accepts(read: fields.Reader, good: list[Any]) -> None:
     ("read", "bad"),
     [
         (fields.number(0, 2), [-0.1, 2.1, "1", True, [], float("nan")]),
-        (fields.integer(1, 5), [0, 6, 1.0, "1", False]),
+        (fields.integer(1, 5), [0, 6, 6.0, 1.5, 1e300, float("inf"), float("nan"), "1", False]),
         (fields.flag, [1, 0, "true"]),
         (fields.text(3), ["abcd", 5]),
         (fields.obj, [[], "a"]),
         (fields.items(2, fields.flag), [[True] * 3, [1], {}]),
-        (fields.token_ids(2), [[1] * 3, [-1], [2**31], [True], [1.0], ["1"], 1]),
+        (fields.token_ids(2), [[1] * 3, [-1], [2**31], [True], [1.5], ["1"], 1]),
         (fields.stops(2, 3), ["", ["a", ""], ["a"] * 3, "abcd", 5]),
         (fields.logit_bias(2), [{"x": 1}, {"-1": 1}, {"5": 101}, {"1": 0, "2": 0, "3": 0}, {"²": 1}, []]),
     ],
@@ -51,6 +51,20 @@ def test_refuses(read: fields.Reader, bad: list[Any]) -> None:
             read("x", value)
         assert caught.value.status == 400, value
         assert (caught.value.param or "").startswith("x")
+
+
+def test_whole_numbers_are_integers_however_they_are_written() -> None:
+    """Where a float holds them exactly: beyond, the number may be another than the caller wrote."""
+    for read, given, found in (
+        (fields.integer(1), 16.0, 16),
+        (fields.integer(0), 2.0**53, 2**53),
+        (fields.token_ids(2), [1.0, 2], (1, 2)),
+    ):
+        value = read("x", given)
+        assert value == found
+        assert type(value) is type(found)
+    with pytest.raises(ApiError, match="expected an integer"):
+        fields.integer(0)("x", 2.0**54)
 
 
 def test_paths_of_elements() -> None:
