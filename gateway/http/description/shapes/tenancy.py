@@ -102,7 +102,6 @@ class ServiceAccount(TypedDict):
     created_at: int
 
 
-@with_config(OPEN)
 class ServiceAccountKey(TypedDict):
     """`value` is in this answer and in no other."""
 
@@ -286,6 +285,7 @@ class AuditResource(TypedDict):
     id: str
 
 
+@with_config(OPEN)
 class AuditLog(TypedDict):
     """Under the name that `type` says there is what OpenAI has words for; `action` and `details` are ours."""
 

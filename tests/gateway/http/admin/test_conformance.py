@@ -18,6 +18,7 @@ from tests.fakes.engine import FakeEngine
 from tests.gateway.http.admin.clients import admin_client, client_of_empty_answers
 from tests.gateway.http.admin.people import admin_key, user
 from tests.gateway.http.admin.sdk import Recorder, complete, methods, pages, sample
+from tests.gateway.http.description.calls import BY_THE_STRICT_CLIENT
 from tests.harness import SERVED, Gateway
 
 CLAIMED = {
@@ -130,6 +131,7 @@ async def test_every_claimed_call(
     assert archived.status == "archived"
     assert archived.archived_at >= archived.created_at
     assert called == CLAIMED
+    assert gateway.description.seen >= BY_THE_STRICT_CLIENT
 
 
 def lives(key: Any, seconds: int) -> bool:

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.db import Database
 from gateway.exports.destination import configured_store
-from gateway.exports.jobs import ExportJobs
-from gateway.ids import IdSource
-from gateway.obs.metrics import Metrics
+from tests.gateway.http.admin.exporting import work
 from tests.harness import Gateway
 
 BODY = {"format": "csv", "start_date": "2026-01-10", "end_date": "2026-01-12"}
@@ -24,15 +21,6 @@ def gateway_changes(tmp_path: Path) -> dict[str, Any]:
     return {"exports": {"destination": str(tmp_path / "exports")}}
 
 
-async def _work(gateway: Gateway) -> None:
-    """What the worker does every few seconds."""
-    store = configured_store(gateway.settings.exports)
-    assert store is not None
-    database = Database.of(gateway.settings.database, name="test-exports", pool_size=3)
-    await ExportJobs(database, store, IdSource(), Metrics()).run_due()
-    await database.close()
-
-
 async def test_from_asking_to_downloading(gateway: Gateway) -> None:
     tenant = await gateway.tenant()
     made = [
@@ -41,7 +29,7 @@ async def test_from_asking_to_downloading(gateway: Gateway) -> None:
     ]
     one = await gateway.admin("POST", "/exports", {**BODY, "project_id": tenant.id})
     assert (one["status"], one["files"], one["project_id"]) == ("queued", None, tenant.id)
-    await _work(gateway)
+    await work(gateway)
     page = await gateway.admin("GET", "/exports?limit=2")
     rest = await gateway.admin("GET", f"/exports?limit=2&after={page['last_id']}")
     assert [row["id"] for row in page["data"] + rest["data"]] == [
@@ -87,7 +75,7 @@ async def test_what_cannot_be_asked_for(gateway: Gateway) -> None:
     await gateway.admin("GET", "/exports/none", status=404)
     for name in ("part-00001.csv", "manifest.json", "..%2f..%2fsecret"):
         await gateway.admin("GET", f"/exports/{asked['id']}/files/{name}", status=404)
-    await _work(gateway)
+    await work(gateway)
     await gateway.admin("GET", f"/exports/{asked['id']}/files/part-00002.csv", status=404)
     store = configured_store(gateway.settings.exports)
     assert store is not None
