@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from gateway.alerts.mail import MailChannel
 from gateway.audit.repository import AuditRepository
 from gateway.batches.files import FileStore
 from gateway.batches.parts import Parts as BatchParts
@@ -44,6 +45,8 @@ from gateway.obs.metrics import Metrics
 from gateway.pipeline import Parts, Pipeline
 from gateway.routing import Catalogue, Replicas
 from gateway.routing.target import ReplicaRow
+from gateway.sessions import SessionDirectory, SessionService
+from gateway.sessions.invitations import Invitations
 from gateway.settings import Settings
 from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
 from gateway.tenancy.keys import master_ring
@@ -256,12 +259,20 @@ class GatewayApp:
             limits,
             self.settings.limits.visible_models,
         )
+        people = PeopleService(audit, self.peppers, self.clock, self.ids, self.entropy)
+        sessions = SessionService(
+            self.database, audit, self.master, self.clock, self.ids, self.entropy, self.metrics
+        )
         return AdminParts(
             auth=auth or self._authenticator(),
             database=self.database,
             tenancy=tenancy,
             projects=ProjectService(audit, self.clock),
-            people=PeopleService(audit, self.peppers, self.clock, self.ids, self.entropy),
+            people=people,
+            sessions=sessions,
+            invitations=Invitations(self.database, people, sessions, audit, self.clock, self.entropy),
+            directory=SessionDirectory(self.database, self.feed, sessions.access, self.clock),
+            mail=MailChannel(self.settings.mail) if self.settings.mail.host is not None else None,
             audit=audit,
             ids=self.ids,
             clock=self.clock,

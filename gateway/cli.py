@@ -5,6 +5,7 @@ no gateway packages.
 """
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -140,12 +141,30 @@ def export(
 def bootstrap(
     name: Annotated[str, typer.Option(help="What owner and key are called in lists.")] = "owner",
     email: Annotated[str | None, typer.Option(help="The owner's address.")] = None,
+    password: Annotated[
+        bool, typer.Option("--password", help="Ask for a password for the console, or read it from stdin.")
+    ] = False,
 ) -> None:
     """Make the first owner and the first admin key, once, and show the key."""
     from gateway.serving import bootstrap_admin
 
+    if password and email is None:
+        raise typer.BadParameter("people sign in with their address: give --email too")
     with _one_sentence(), _database_named():
-        typer.echo(asyncio.run(bootstrap_admin(_settings(), name, email)))
+        secret = _asked_password() if password else None
+        typer.echo(asyncio.run(bootstrap_admin(_settings(), name, email, secret)))
+
+
+@admin.command("set-password")
+def set_password(
+    who: Annotated[str, typer.Argument(help="The user's e-mail address or id.")],
+    email: Annotated[str | None, typer.Option(help="Their address from now on; for who has none.")] = None,
+) -> None:
+    """Give a user a password for the console, asked for or read from stdin. Their sessions end."""
+    from gateway.serving import set_password as put
+
+    with _one_sentence(), _database_named():
+        typer.echo(asyncio.run(put(_settings(), who, _asked_password(), email)))
 
 
 @app.command()
@@ -286,6 +305,13 @@ def resolve_review(
 
     with _one_sentence(), _database_named():
         asyncio.run(resolve(_settings(), item, how))
+
+
+def _asked_password() -> str:
+    """Twice and unseen from a terminal; else the first line of stdin. Never from an argument, which others can see."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _configured() -> "Settings":

@@ -22,9 +22,12 @@ from gateway.http.protocol import BoundedProtocol
 from gateway.ids import IdSource
 from gateway.migrate import SchemaGuard, check_schema
 from gateway.obs.metrics import Metrics, serve_metrics
+from gateway.sessions.commands import put_password
+from gateway.sessions.passwords import check_password
 from gateway.settings import SecuritySettings, Settings
 from gateway.tenancy import Peppers
 from gateway.tenancy.bootstrap import bootstrap
+from gateway.tenancy.keys import master_ring
 
 __all__ = [
     "bootstrap_admin",
@@ -33,6 +36,7 @@ __all__ = [
     "serve_gateway",
     "serve_worker",
     "server_config",
+    "set_password",
     "supervise",
 ]
 
@@ -113,18 +117,35 @@ async def supervise(settings: Settings, *, drain_on_exit: bool, open_engines: bo
     await serve_pool(settings, drain_on_exit=drain_on_exit, open_engines=open_engines)
 
 
-async def bootstrap_admin(settings: Settings, name: str, email: str | None = None) -> str:
+async def bootstrap_admin(
+    settings: Settings, name: str, email: str | None = None, password: str | None = None
+) -> str:
     """The first admin key's value. Raises `Conflict` when there is one already."""
+    if password is not None:
+        check_password(password, email)
     peppers = Peppers.from_settings(settings.security)
     database = Database.of(settings.database, name="tollway-admin", pool_size=1)
     clock = SystemClock()
     try:
         await check_schema(database)
         issued = await bootstrap(database, peppers, clock, IdSource(clock), os.urandom, name, email)
+        if password is not None and email is not None:
+            await put_password(database, master_ring(settings.security), clock, email, password)
     finally:
         await database.close()
     assert issued.value is not None, "a new key has its value"
     return issued.value
+
+
+async def set_password(settings: Settings, who: str, password: str, email: str | None) -> str:
+    """The id of the user whose password it is now; `email` becomes their address before."""
+    database = Database.of(settings.database, name="tollway-admin", pool_size=1)
+    try:
+        await check_schema(database)
+        ring = master_ring(settings.security)
+        return await put_password(database, ring, SystemClock(), who, password, email)
+    finally:
+        await database.close()
 
 
 def describe_api() -> str:

@@ -16,6 +16,7 @@ import gateway.idempotency.models
 import gateway.ledger.models
 import gateway.pool.models
 import gateway.routing.models
+import gateway.sessions.models
 import gateway.slo.models
 import gateway.tenancy.models  # noqa: F401  (each import registers its tables)
 from gateway.db import Base

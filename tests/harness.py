@@ -33,6 +33,7 @@ from gateway.settings import (
     ExportSettings,
     LedgerSettings,
     LimitSettings,
+    MailSettings,
     SecuritySettings,
     ServerSettings,
     Settings,
@@ -88,6 +89,7 @@ class Gateway:
             limits=changes.get("limits", NO_LIMITS),
             ledger=LedgerSettings(spool_dir=directory / gateway_id, **ledger),
             exports=ExportSettings(**changes.get("exports", {})),
+            mail=MailSettings(**changes.get("mail", {})),
         )
         self.app: GatewayApp
         self.url = ""

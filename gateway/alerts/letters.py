@@ -10,7 +10,7 @@ from typing import Any
 from gateway.alerts.types import Record
 from gateway.money import format_usd
 
-__all__ = ["Letter", "letter_of"]
+__all__ = ["Letter", "invitation", "letter_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,17 @@ def letter_of(record: Record) -> Letter:
         return _spend(record)
     facts = "\n".join(f"{name}: {value}" for name, value in record.payload.items())
     return Letter(record.type, facts + "\n")
+
+
+def invitation(link: str, ends_at: datetime) -> Letter:
+    lines = [
+        "You are invited to a Tollway console. Open this link to choose a password:",
+        "",
+        link,
+        "",
+        f"It is good once, until {ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC. If you do not know why it came, do nothing.",
+    ]
+    return Letter("Your invitation to Tollway", "\n".join(lines) + "\n")
 
 
 def _spend(record: Record) -> Letter:

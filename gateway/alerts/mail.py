@@ -10,11 +10,12 @@ import asyncio
 import smtplib
 import ssl
 from collections.abc import Sequence
+from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 
 from gateway.alerts.channel import NotDelivered, Undeliverable
-from gateway.alerts.letters import letter_of
+from gateway.alerts.letters import Letter, letter_of
 from gateway.alerts.types import Message, Record, Target
 from gateway.db import WriteConnection
 from gateway.settings import MailSettings
@@ -48,11 +49,24 @@ class MailChannel:
         ]
 
     async def send(self, message: Message) -> None:
+        address, prefix = message.target.address, message.target.address["subject_prefix"]
+        letter = letter_of(message.record)
+        if prefix:
+            letter = Letter(f"{prefix} {letter.subject}", letter.text)
+        mail = self._compose(address["to"], letter, message.id, message.record.occurred_at)
+        mail["X-Tollway-Event"] = message.record.type
+        await self._post(mail)
+
+    async def post(self, to: str, letter: Letter, id: str, at: datetime) -> None:
+        """For a letter that must not be stored, because of what it says: one attempt, now. Raises NotDelivered."""
+        await self._post(self._compose(to, letter, id, at))
+
+    async def _post(self, mail: EmailMessage) -> None:
         host = self._settings.host
         if host is None:
             raise NotDelivered("no SMTP server is configured: set TOLLWAY_MAIL__HOST")
         try:
-            await asyncio.to_thread(self._converse, host, self._compose(message))
+            await asyncio.to_thread(self._converse, host, mail)
         except smtplib.SMTPRecipientsRefused as error:
             raise _refusal(*next(iter(error.recipients.values()))) from None
         except smtplib.SMTPDataError as error:
@@ -62,17 +76,14 @@ class MailChannel:
         except (smtplib.SMTPException, OSError) as error:
             raise NotDelivered(f"{type(error).__name__}: {error}") from None
 
-    def _compose(self, message: Message) -> EmailMessage:
-        letter, address = letter_of(message.record), message.target.address
-        prefix = f"{address['subject_prefix']} " if address["subject_prefix"] else ""
+    def _compose(self, to: str, letter: Letter, id: str, at: datetime) -> EmailMessage:
         mail = EmailMessage()
         mail["From"] = self._settings.from_address
-        mail["To"] = address["to"]
-        mail["Subject"] = prefix + letter.subject
-        mail["Date"] = format_datetime(message.record.occurred_at)
-        mail["Message-ID"] = f"<{message.id}@{self._domain}>"
+        mail["To"] = to
+        mail["Subject"] = letter.subject
+        mail["Date"] = format_datetime(at)
+        mail["Message-ID"] = f"<{id}@{self._domain}>"
         mail["Auto-Submitted"] = "auto-generated"
-        mail["X-Tollway-Event"] = message.record.type
         mail.set_content(letter.text)
         return mail
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.errors import InvalidRequest
 from gateway.http.call import Call
 from gateway.tenancy import AdminPrincipal, KeyDirectory, Principal
-from gateway.tenancy.addresses import Network, client_address
+from gateway.tenancy.addresses import Network, client_address, is_allowed
 
 __all__ = ["Authenticator"]
 
@@ -31,6 +31,10 @@ class Authenticator:
     def address(self, call: Call) -> str | None:
         """Where the caller is, as far as trusted proxies say."""
         return client_address(call.peer, _forwarded_for(call), self._trusted_proxies)
+
+    def is_proxied(self, call: Call) -> bool:
+        """The request comes from a trusted proxy, so what that says of the request can be believed."""
+        return bool(self._trusted_proxies) and is_allowed(call.peer, self._trusted_proxies)
 
 
 def _credentials(call: Call) -> str | None:

@@ -106,6 +106,9 @@ class Metrics:
         self.limiter_lost_corrections = self._counter(
             "limiter_lost_corrections", "Corrections dropped because the cache was away for too long.", []
         )
+        self.logins = self._counter(
+            "console_logins", "Attempts to sign in, by what became of them.", ["result"]
+        )
         self.feed_fresh = self._gauge("config_feed_fresh", "1 while the revision feed is fresh.", [])
         self.feed_revision = self._gauge("config_feed_revision", "Last configuration revision seen.", [])
         self.feed_failures = self._counter(

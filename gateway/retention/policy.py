@@ -19,6 +19,7 @@ __all__ = [
     "JOURNAL_ROWS_KEPT",
     "MINUTES_KEPT",
     "REFUSALS_KEPT",
+    "SESSIONS_KEPT",
     "SLO_HOURS_KEPT",
     "SLO_MINUTES_KEPT",
     "Handling",
@@ -44,6 +45,9 @@ SLO_MINUTES_KEPT = timedelta(days=8)
 hours, and a week for charts."""
 SLO_HOURS_KEPT = timedelta(days=62)
 """The same by hour; longer than the window of any objective. Days are kept for ever."""
+
+SESSIONS_KEPT = timedelta(days=30)
+"""Of the console, after they have ended or run out: long enough to see where somebody signed in."""
 
 
 class Handling(Enum):

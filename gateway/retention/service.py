@@ -53,6 +53,8 @@ class Retention:
             "budget_refusal": lambda c: pruning.prune_budget_refusals(c, policy.FIRINGS_KEPT, limit),
             "batch": lambda c: pruning.prune_batches(c, policy.BATCHES_KEPT, limit),
             "idempotent_request": lambda c: pruning.prune_idempotent_requests(c, limit),
+            "console_session": lambda c: pruning.prune_sessions(c, policy.SESSIONS_KEPT, limit),
+            "login_attempts": lambda c: pruning.prune_logins(c, limit),
             "gateway_instance": lambda c: pruning.prune_instances(c, policy.INSTANCES_KEPT),
             "engine_epoch": lambda c: pruning.prune_epochs(c, policy.EPOCHS_KEPT),
         }

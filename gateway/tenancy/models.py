@@ -179,7 +179,7 @@ class Invite(Base):
     """Who is to become a user, and with what. `projects` holds project id → role there."""
 
     __tablename__ = "invite"
-    __table_args__ = (CheckConstraint(_ROLES, name="role"),)
+    __table_args__ = (CheckConstraint(_ROLES, name="role"), UniqueConstraint("token_hash"))
 
     id: Mapped[str] = mapped_column(primary_key=True)
     email: Mapped[str]
@@ -188,6 +188,8 @@ class Invite(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     expires_at: Mapped[datetime]
     accepted_at: Mapped[datetime | None]
+    # SHA-256 of the token in the newest link; null while nobody has one.
+    token_hash: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
 class ModelPermission(Base):

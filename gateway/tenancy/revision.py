@@ -21,7 +21,7 @@ from gateway.tenancy.repository import TenancyRepository
 
 __all__ = ["FRESH_S", "POLL_INTERVAL_S", "RevisionFeed", "Topic"]
 
-Topic = Literal["tenancy", "routing", "budget"]
+Topic = Literal["tenancy", "routing", "budget", "sessions"]
 
 POLL_INTERVAL_S = 1.0
 POLL_TIMEOUT_S = 0.8

@@ -91,7 +91,7 @@ LAYERS = (
     ("cli", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts", "batches"),
-    ("exchange", "reconcile", "retention", "slo"),
+    ("exchange", "reconcile", "retention", "sessions", "slo"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),
     ("audit",),

@@ -16,10 +16,11 @@ from fastapi.routing import APIRoute
 
 from gateway.audit.repository import Actor
 from gateway.errors import InsufficientPermissions, NotFound
-from gateway.ids import TenantId
+from gateway.ids import TenantId, UserId
+from gateway.sessions import Standing
 from gateway.tenancy.principal import USAGE_SCOPE, AdminPrincipal, Principal, ProjectRole
 
-__all__ = ["ACCESS", "COLUMNS", "PREFIX", "Caller", "guarded_route"]
+__all__ = ["ACCESS", "COLUMNS", "OPEN", "PREFIX", "Caller", "guarded_route"]
 
 PREFIX = "/v1/organization"
 Column = Literal["owner", "admin", "billing", "viewer", "project_owner", "project_member", "api_key"]
@@ -76,6 +77,11 @@ POST   /projects/{project_id}/spend_alerts                            o a b . P 
 GET    /projects/{project_id}/spend_alerts/{alert_id}                 o a b v P M .
 POST   /projects/{project_id}/spend_alerts/{alert_id}                 o a b . P . .
 DELETE /projects/{project_id}/spend_alerts/{alert_id}                 o a b . P . .
+GET    /me                                                            o a b v P M .
+POST   /me/password                                                   o a b v P M .
+GET    /sessions                                                      o a b v P M .
+POST   /sessions/logout_everywhere                                    o a b v P M .
+DELETE /sessions/{session_id}                                         o a b v P M .
 GET    /admin_api_keys                                                o a . . . . .
 POST   /admin_api_keys                                                o . . . . . .
 GET    /admin_api_keys/{key_id}                                       o a . . . . .
@@ -89,6 +95,7 @@ GET    /invites                                                       o a . . . 
 POST   /invites                                                       o . . . . . .
 GET    /invites/{invite_id}                                           o a . . . . .
 POST   /invites/{invite_id}/accept                                    o . . . . . .
+POST   /invites/{invite_id}/link                                      o . . . . . .
 DELETE /invites/{invite_id}                                           o . . . . . .
 GET    /audit_logs                                                    o a . . . . .
 GET    /pools                                                         o a . v . . .
@@ -166,6 +173,17 @@ def _parsed() -> Mapping[str, frozenset[Column]]:
 ACCESS = _parsed()
 """`METHOD /path` → who may."""
 
+OPEN = frozenset(
+    {
+        "POST /sessions",
+        "POST /sessions/refresh",
+        "POST /sessions/logout",
+        "POST /invitations/lookup",
+        "POST /invitations/accept",
+    }
+)
+"""For who is not signed in yet, or not any more. What they are given proves itself: a password, a cookie, a token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -177,10 +195,19 @@ class Caller:
     projects: Mapping[TenantId, ProjectRole] = field(default_factory=dict)
     scopes: frozenset[str] | None = None
     """Of a project's own key; None for an administrator."""
+    user_id: UserId | None = None
+    """Whose key or session it is."""
+    standing: Standing | None = None
+    """Of a console session; None for keys."""
 
     @classmethod
     def administrator(cls, principal: AdminPrincipal, actor: Actor) -> Caller:
-        return cls(actor, frozenset(principal.roles), principal.projects)
+        return cls(actor, frozenset(principal.roles), principal.projects, user_id=principal.user_id)
+
+    @classmethod
+    def person(cls, standing: Standing, actor: Actor) -> Caller:
+        user = standing.user
+        return cls(actor, frozenset({user.role}), standing.projects, user_id=user.id, standing=standing)
 
     @classmethod
     def tenant(cls, principal: Principal, actor: Actor) -> Caller:
@@ -209,6 +236,17 @@ class Caller:
         there = self.projects.get(TenantId(project_id)) if project_id is not None else "member"
         return {f"project_{there}" if role == "member" else role for role in self.roles}
 
+    def may(self) -> list[str]:
+        """Every row of the table that would let this caller in, in some project at least."""
+        if self.scopes is not None:
+            return [route for route, row in ACCESS.items() if "api_key" in row and USAGE_SCOPE in self.scopes]
+        mine = {f"project_{role}" for role in self.projects.values()} or {"project_member"}
+        return [
+            route
+            for route, row in ACCESS.items()
+            if all(bool(mine & row) if role == "member" else role in row for role in self.roles)
+        ]
+
 
 def guarded_route(has_project: Callable[[str], Awaitable[bool]]) -> type[APIRoute]:
     """A class of routes that ask the table first, and then whether the project in their path exists."""
@@ -219,6 +257,8 @@ def guarded_route(has_project: Callable[[str], Awaitable[bool]]) -> type[APIRout
             path = self.path.removeprefix(PREFIX)
 
             async def guarded(request: Request) -> Response:
+                if f"{request.method} {path}" in OPEN:
+                    return await handle(request)
                 caller, project_id = request.state.caller, request.path_params.get("project_id")
                 assert isinstance(caller, Caller)
                 caller.require(f"{request.method} {path}", project_id)

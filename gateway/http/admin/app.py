@@ -28,7 +28,7 @@ from gateway.errors import (
     UnknownUrl,
     brief,
 )
-from gateway.http.admin.access import PREFIX, Caller, guarded_route
+from gateway.http.admin.access import OPEN, PREFIX, Caller, guarded_route
 from gateway.http.admin.accounts import AccountRoutes
 from gateway.http.admin.admin_keys import AdminKeyRoutes
 from gateway.http.admin.allowances import AllowanceRoutes
@@ -42,21 +42,25 @@ from gateway.http.admin.entries import EntryRoutes
 from gateway.http.admin.events import EventRoutes
 from gateway.http.admin.exports import ExportRoutes
 from gateway.http.admin.idempotency import IdempotencyRoutes
+from gateway.http.admin.invitations import InvitationRoutes
 from gateway.http.admin.invites import InviteRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.limits import LimitRoutes
+from gateway.http.admin.me import MeRoutes
 from gateway.http.admin.members import MemberRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
+from gateway.http.admin.sessions import SessionRoutes
 from gateway.http.admin.spend_alerts import SpendAlertRoutes
 from gateway.http.admin.spend_limits import SpendLimitRoutes
 from gateway.http.admin.stripe import StripeRoutes
 from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.users import UserRoutes
 from gateway.http.admin.usual import UsualRoutes
+from gateway.http.browser import Visit, visit_of
 from gateway.http.call import Call, Message
 from gateway.http.description import describe
 from gateway.http.errors import render_error
@@ -69,6 +73,9 @@ __all__ = ["AdminParts", "create_admin", "create_application"]
 
 _RESPONSES: dict[int | str, Json] = {"4XX": {"description": "Refused"}}
 """In place of the framework's own 422, which nobody is ever answered."""
+SAFE = ("GET", "HEAD")
+PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+"""What people are shown of an organisation is no shared cache's."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 RESOURCES = (
     ProjectRoutes,
@@ -79,6 +86,9 @@ RESOURCES = (
     AdminKeyRoutes,
     UserRoutes,
     InviteRoutes,
+    InvitationRoutes,
+    SessionRoutes,
+    MeRoutes,
     AuditLogRoutes,
     RouteRoutes,
     PriceRoutes,
@@ -105,11 +115,12 @@ def create_admin(parts: AdminParts) -> Handler:
     app = create_application(parts)
 
     async def handle(call: Call) -> None:
-        caller = await _caller(parts, call)
+        visit = visit_of(call, parts.auth)
+        caller = await _caller(parts, call, visit)
         body = await call.body(parts.body_bytes_max)
         _refuse_nul(call, body)
         _refuse_unreadable(body)
-        call.scope["state"] = {"caller": caller, "request_id": call.request_id}
+        call.scope["state"] = {"caller": caller, "visit": visit, "request_id": call.request_id}
         call.scope["query_string"] = plain_arrays(call.scope["query_string"])
         unread = [body]
 
@@ -118,14 +129,28 @@ def create_admin(parts: AdminParts) -> Handler:
                 return {"type": "http.request", "body": unread.pop(), "more_body": False}
             return await call.receive()
 
-        await app(call.scope, receive, call.send)
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *PRIVATE]}
+            await call.send(message)
+
+        await app(call.scope, receive, send)
 
     return handle
 
 
-async def _caller(parts: AdminParts, call: Call) -> Caller:
-    """An administrator, or else a project's own key: a good one is told what it lacks, not that it is unknown."""
+async def _caller(parts: AdminParts, call: Call, visit: Visit) -> Caller:
+    """An administrator's key, or else a project's own: a good one is told what it lacks, not that it is unknown.
+    Without a key, whose session the cookie says it is; a cookie comes along with what other sites send, too."""
     peer = parts.auth.address(call)
+    if f"{call.method} {call.path.removeprefix(PREFIX)}" in OPEN:
+        visit.require_console()
+        return Caller(Actor("user", "unknown", call.request_id, peer))
+    if visit.access is not None and call.header(b"authorization") is None:
+        if call.method not in SAFE:
+            visit.require_console()
+        standing = await parts.directory.authenticate(visit.access)
+        return Caller.person(standing, Actor("user", standing.user.id, call.request_id, peer))
     try:
         admin = await parts.auth.admin(call)
     except InvalidApiKey:

@@ -124,7 +124,7 @@ def _actor(actor: Actor, owner: KeyOwner | None) -> Json:
     if actor.kind == "system":
         return {"type": None, "api_key": None, "session": None, "system": {"id": actor.id}}
     if actor.kind == "user":
-        user = {"id": actor.id, "email": None}
+        user = {"id": actor.id, "email": owner.email if owner is not None else None}
         session = {"ip_address": actor.client_ip, "user": user}
         return {"type": "session", "api_key": None, "session": session}
     key: Json = {"id": actor.id, "type": owner.kind if owner is not None else None}

@@ -116,4 +116,7 @@ _PAYLOADS: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
     "invite.sent": _data("email", "role"),
     "invite.accepted": _nothing,
     "invite.deleted": _nothing,
+    "login.succeeded": _nothing,
+    "login.failed": lambda details: _some(details, ("error_code",)),
+    "logout.succeeded": _nothing,
 }

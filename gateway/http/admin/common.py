@@ -12,6 +12,7 @@ import orjson
 from fastapi import Query, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from gateway.alerts.mail import MailChannel
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, WriteSession, is_serialization_failure
@@ -20,6 +21,8 @@ from gateway.exports.store import BlobStore
 from gateway.http.admin.access import Caller
 from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, TenantId
+from gateway.sessions import SessionDirectory, SessionService
+from gateway.sessions.invitations import Invitations
 from gateway.tenancy import TenancyService
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.projects.service import ProjectService
@@ -35,6 +38,7 @@ __all__ = [
     "Params",
     "actor_of",
     "bound_to",
+    "caller_of",
     "in_transaction",
     "instant_in",
     "json_answer",
@@ -78,6 +82,11 @@ class AdminParts:
     ids: IdSource
     clock: Clock
     body_bytes_max: int
+    sessions: SessionService
+    invitations: Invitations
+    directory: SessionDirectory
+    mail: MailChannel | None
+    """None without an SMTP server."""
     exports: BlobStore | None = None
     """Where finished exports are; None when no destination is configured."""
 
@@ -134,12 +143,12 @@ def page_of(rows: Sequence[Json], limit: int) -> Page:
 
 
 def actor_of(request: Request) -> Actor:
-    return _caller(request).actor
+    return caller_of(request).actor
 
 
 def bound_to(request: Request) -> frozenset[TenantId] | None:
     """Whose data alone the caller may see; None for an administrator of the whole."""
-    return _caller(request).tenants
+    return caller_of(request).tenants
 
 
 def visible(request: Request, project_ids: Sequence[str]) -> Sequence[str] | None:
@@ -150,7 +159,7 @@ def visible(request: Request, project_ids: Sequence[str]) -> Sequence[str] | Non
     return [tenant for tenant in own if not project_ids or tenant in project_ids]
 
 
-def _caller(request: Request) -> Caller:
+def caller_of(request: Request) -> Caller:
     """Put there by admin/app.py, which lets nobody in without it."""
     caller = request.state.caller
     assert isinstance(caller, Caller)

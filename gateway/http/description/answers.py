@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.http.description.shapes import money, pools, tenancy, usage
+from gateway.http.description.shapes import money, people, pools, tenancy, usage
 from gateway.http.description.shapes.common import CursorPage, Deleted, Json, Page
 
 __all__ = ["ADMIN_ANSWERS", "Shape"]
@@ -65,7 +65,18 @@ ADMIN_ANSWERS: Mapping[str, Shape] = {
     "GET /admin_api_keys": Page[tenancy.AdminKey],
     "GET /admin_api_keys/{key_id}": tenancy.AdminKey,
     "DELETE /admin_api_keys/{key_id}": Deleted,
-    "POST /invites": tenancy.Invite,
+    "POST /invites": people.LinkedInvite,
+    "POST /invites/{invite_id}/link": people.LinkedInvite,
+    "POST /invitations/lookup": people.Invitation,
+    "POST /invitations/accept": people.GrantedSession,
+    "GET /me": people.Me,
+    "POST /me/password": people.PasswordChanged,
+    "POST /sessions": people.GrantedSession,
+    "GET /sessions": Page[people.Session],
+    "POST /sessions/refresh": people.GrantedSession,
+    "POST /sessions/logout": people.SessionEnded,
+    "POST /sessions/logout_everywhere": people.SessionEnded,
+    "DELETE /sessions/{session_id}": Deleted,
     "GET /invites": Page[tenancy.Invite],
     "GET /invites/{invite_id}": tenancy.Invite,
     "DELETE /invites/{invite_id}": Deleted,

@@ -89,11 +89,11 @@ class ConfigRevision(Base):
     """The feed every process polls: one row per topic, its revision raised by trigger at commit.
 
     Topics: `tenancy` (tenants, keys, permissions, rate limits), `routing` (routes, prices, pools, replicas),
-    `budget`. The row's lock orders the commits, so a poller never sees a later revision before an earlier one.
+    `budget`, `sessions` (of the console). The row's lock orders the commits, so a poller never sees a later revision before an earlier one.
     """
 
     __tablename__ = "config_revision"
-    __table_args__ = (CheckConstraint("topic IN ('tenancy', 'routing', 'budget')", name="topic"),)
+    __table_args__ = (CheckConstraint("topic IN ('tenancy', 'routing', 'budget', 'sessions')", name="topic"),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     revision: Mapped[int]

@@ -25,14 +25,30 @@ __all__ = [
     "prune_idempotent_requests",
     "prune_instances",
     "prune_journal_rows",
+    "prune_logins",
     "prune_minutes",
     "prune_refusals",
+    "prune_sessions",
 ]
 
 _INSTANCES = text(
     """
     DELETE FROM gateway_instance g WHERE coalesce(g.stopped_at, g.heartbeat_at) < now() - CAST(:kept AS interval)
         AND NOT EXISTS (SELECT FROM hold h WHERE h.instance_id = g.instance_id)
+    """
+)
+_SESSIONS = text(
+    """
+    DELETE FROM console_session WHERE ctid IN (
+        SELECT ctid FROM console_session WHERE expires_at < now() - CAST(:kept AS interval) LIMIT :limit
+    )
+    """
+)
+_LOGINS = text(
+    """
+    DELETE FROM login_attempts WHERE ctid IN (
+        SELECT ctid FROM login_attempts WHERE last_at < now() - interval '1 day' LIMIT :limit
+    )
     """
 )
 _EPOCHS = text("DELETE FROM engine_epoch WHERE last_seen_at < now() - CAST(:kept AS interval)")
@@ -178,6 +194,16 @@ async def prune_refusals(connection: WriteConnection, kept: timedelta, limit: in
 async def prune_buckets(connection: WriteConnection, table: str, kept: timedelta, limit: int) -> int:
     """Of one of `BUCKET_TABLES`."""
     return (await connection.execute(_BUCKETS[table], {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_sessions(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    """Those that would have run out this long ago, whatever ended them."""
+    return (await connection.execute(_SESSIONS, {"kept": kept, "limit": limit})).rowcount
+
+
+async def prune_logins(connection: WriteConnection, limit: int) -> int:
+    """Counts of attempts that are forgotten anyway."""
+    return (await connection.execute(_LOGINS, {"limit": limit})).rowcount
 
 
 async def prune_deliveries(connection: WriteConnection, kept: timedelta, limit: int) -> int:

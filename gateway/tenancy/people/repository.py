@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, TenantId, UserId
+from gateway.sessions.models import UserPassword
 from gateway.tenancy.models import AdminApiKey, ApiKey, Invite, OrganizationUser, ProjectMember, Tenant
 from gateway.tenancy.people.types import AdminKey, AdminKeyRow, InviteView, KeyOwner, Member, User
 from gateway.tenancy.principal import ProjectRole, Role
@@ -116,7 +117,7 @@ class PeopleRepository:
         return {*await session.scalars(administrators), *await session.scalars(accounts)}
 
     async def owners_of(self, session: ReadSession, key_ids: Sequence[str]) -> Mapping[str, KeyOwner]:
-        """Whose each key is, admin keys and others; keys of nobody, and unknown ones, are left out."""
+        """Whose each key is, admin keys and others, and who a user is; keys of nobody, and unknown ones, are left out."""
         administrators = (
             select(AdminApiKey.id, OrganizationUser.id, OrganizationUser.email)
             .join(OrganizationUser, OrganizationUser.id == AdminApiKey.user_id)
@@ -129,6 +130,9 @@ class PeopleRepository:
             key_id: KeyOwner("user", user_id, email)
             for key_id, user_id, email in await session.execute(administrators)
         }
+        people = select(OrganizationUser.id, OrganizationUser.email).where(OrganizationUser.id.in_(key_ids))
+        for user_id, email in await session.execute(people):
+            found[user_id] = KeyOwner("user", user_id, email)
         for key_id, account_id in await session.execute(accounts):
             found[key_id] = KeyOwner("service_account", str(account_id))
         return found
@@ -177,11 +181,12 @@ class PeopleRepository:
         return _user(row) if row is not None else None
 
     async def set_user(self, session: WriteSession, user: User) -> None:
-        changed = {"name": user.name, "role": user.role}
+        changed = {"name": user.name, "role": user.role, "email": user.email}
         await session.execute(update(OrganizationUser).where(OrganizationUser.id == user.id).values(changed))
 
     async def delete_user(self, session: WriteSession, user_id: UserId, at: datetime) -> None:
-        """The row stays, for the audit log's sake, without the address; memberships go."""
+        """The row stays, for the audit log's sake, without the address; memberships and the password go."""
+        await session.execute(delete(UserPassword).where(UserPassword.user_id == user_id))
         await session.execute(delete(ProjectMember).where(ProjectMember.user_id == user_id))
         await session.execute(
             update(OrganizationUser).where(OrganizationUser.id == user_id).values(deleted_at=at, email=None)
@@ -268,6 +273,13 @@ class PeopleRepository:
     async def locked_invite(self, session: WriteSession, invite_id: str) -> InviteView | None:
         query = select(Invite).where(Invite.id == invite_id).with_for_update()
         row = (await session.scalars(query)).one_or_none()
+        return _invite(row) if row is not None else None
+
+    async def set_invite_token(self, session: WriteSession, invite_id: str, token_hash: bytes) -> None:
+        await session.execute(update(Invite).where(Invite.id == invite_id).values(token_hash=token_hash))
+
+    async def invite_by_token(self, session: ReadSession, token_hash: bytes) -> InviteView | None:
+        row = (await session.scalars(select(Invite).where(Invite.token_hash == token_hash))).one_or_none()
         return _invite(row) if row is not None else None
 
     async def accept_invite(self, session: WriteSession, invite_id: str, at: datetime) -> None:

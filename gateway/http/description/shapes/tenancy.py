@@ -24,10 +24,12 @@ __all__ = [
     "NewServiceAccount",
     "Project",
     "RateLimit",
+    "Role",
     "RotatedApiKey",
     "ServiceAccount",
     "ServiceAccountKey",
     "User",
+    "UserProject",
 ]
 
 Role = Literal["owner", "admin", "billing", "viewer", "member"]

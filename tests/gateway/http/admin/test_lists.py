@@ -15,6 +15,7 @@ SINGLE = (
     "/idempotency",
     "/usage/usual",
     "/openapi.json",
+    "/me",
 )
 FAR_TOO_MANY = 1_000_000
 REQUIRED = {"start_time": "0", "group_by": "model"}

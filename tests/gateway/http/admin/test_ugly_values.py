@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from gateway.http.admin.access import OPEN
 from tests.harness import Gateway
 
 ROOT = "/v1/organization"
@@ -26,6 +27,10 @@ UGLY = (
 )
 BODIES = (b"", b"{", b"null", b"\xff", b"[" * 990 + b"]" * 990, b"[" * 100_000, b'{"a":' + b"1" * 5000 + b"}")
 QUERIES = ("-1", "9223372036854775808", "32503680000", "NaN", "%ED%A0%80", "page_7fffffffffffffff", "")
+# What needs no body may answer an empty one; what is for a browser alone refuses a key before it reads anything.
+OUTSIDE = {f"{ROOT}{route.split()[1]}": {403} for route in OPEN} | {
+    f"{ROOT}/sessions/logout_everywhere": {200}
+}
 GOOD: dict[str, Any] = {
     "name": "x",
     "currency": "USD",
@@ -65,7 +70,10 @@ async def test_ugly_values_in_bodies(gateway: Gateway) -> None:
     for path, operation in _operations(found, "post"):
         url = _url(path, ids)
         for raw in BODIES:
-            assert await _code(gateway, "POST", url, raw) in {400, 404}, (url, raw[:20])
+            assert await _code(gateway, "POST", url, raw) in {400, 404} | OUTSIDE.get(url, set()), (
+                url,
+                raw[:20],
+            )
         if "requestBody" not in operation:
             continue
         reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]

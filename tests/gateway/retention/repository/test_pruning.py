@@ -13,6 +13,8 @@ from gateway.retention.repository.pruning import (
     prune_batches,
     prune_guards,
     prune_idempotent_requests,
+    prune_logins,
+    prune_sessions,
 )
 
 OLD = datetime(2025, 3, 10, 12, tzinfo=UTC)
@@ -72,3 +74,22 @@ async def test_batches_go_some_time_after_they_have_ended(database: Database) ->
         assert await prune_batches(connection, timedelta(days=30), 10) == 1
         left = await connection.exec_driver_sql("SELECT id FROM batch ORDER BY id")
         assert [row[0] for row in left] == ["batch_0", "batch_1"]
+
+
+async def test_sessions_and_attempts_to_sign_in_go(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.exec_driver_sql(
+            "INSERT INTO organization_user (id, name, role) VALUES ('user_a', 'a', 'viewer')"
+        )
+        await connection.exec_driver_sql(
+            "INSERT INTO console_session (id, user_id, method, salt, created_at, rotated_at, expires_at)"
+            " SELECT 's' || n, 'user_a', 'password', '', now(), now(), now() - n * interval '10 days'"
+            " FROM generate_series(1, 5) n"
+        )
+        await connection.exec_driver_sql(
+            "INSERT INTO login_attempts (subject, failures, last_at, blocked_until)"
+            " SELECT n::text::bytea, 1, now() - n * interval '10 hours', now() FROM generate_series(1, 4) n"
+        )
+    async with database.transaction() as connection:
+        assert [await prune_sessions(connection, timedelta(days=30), 1) for _ in range(4)] == [1, 1, 1, 0]
+        assert [await prune_logins(connection, 10) for _ in range(2)] == [2, 0]

@@ -1,0 +1,82 @@
+"""Shapes of the console's people: sessions, who somebody is, invites that are accepted by a link."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from gateway.http.description.shapes.tenancy import Invite, Role, UserProject
+
+__all__ = ["GrantedSession", "Invitation", "LinkedInvite", "Me", "PasswordChanged", "Session", "SessionEnded"]
+
+
+class Session(TypedDict):
+    object: Literal["organization.session"]
+    id: str
+    method: Literal["password", "invite", "oidc"]
+    is_current: bool
+    ip_address: str | None
+    user_agent: str | None
+    created_at: int
+    last_used_at: int
+    expires_at: int
+
+
+class Person(TypedDict):
+    id: str
+    name: str
+    email: str | None
+    role: Role
+
+
+class GrantedSession(Session):
+    """The tokens are in the answer's cookies."""
+
+    access_expires_at: int
+    refresh_expires_at: int
+    user: Person
+
+
+class SessionEnded(TypedDict):
+    object: Literal["organization.session.ended"]
+    ended: bool
+    sessions: NotRequired[int]
+
+
+class MySession(TypedDict):
+    id: str
+    expires_at: int
+
+
+class Me(TypedDict):
+    """`may`: `METHOD /path` of every route that the caller may use, in some of their projects at least."""
+
+    object: Literal["organization.me"]
+    kind: Literal["user", "admin_key"]
+    user: Person | None
+    roles: list[Role]
+    is_bound_to_projects: bool
+    projects: list[UserProject]
+    may: list[str]
+    session: MySession | None
+
+
+class PasswordChanged(TypedDict):
+    object: Literal["organization.me.password"]
+    changed: bool
+
+
+class Invitation(TypedDict):
+    object: Literal["organization.invitation"]
+    email: str
+    role: Role
+    expires_at: int
+
+
+class LinkedInvite(Invite):
+    """`accept_url` is null when it was mailed."""
+
+    accept_url: str | None
+    mailed: bool
+    mail_error: str | None
