@@ -62,16 +62,16 @@ class Flow:
         """Called once, when more waits here than one request may let wait."""
         self._news: list[TokenOutput] = []
         self._num_bytes = 0
-        """Of the news that came while nobody waited for them."""
+        """Of these, but for the one that woke the request."""
         self._num_bytes_max = BACKLOG_BYTES + BACKLOG_BYTES_CHOICE * (min(len(requests), at_once) - 1)
         self._waiter: asyncio.Future[None] | None = None
 
     def push(self, output: TokenOutput) -> None:
         self._news.append(output)
-        if self._waiter is None:
-            self._weigh(output)
-        elif not self._waiter.done():
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        else:
+            self._weigh(output)
 
     async def next(self) -> list[TokenOutput]:
         """The outputs since the last call, of a backlog not more than a step may bring; waits for the first one."""

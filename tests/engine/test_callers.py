@@ -22,9 +22,9 @@ from tests.engine.test_process import running_engine
 from tests.models import write_tiny_llama
 
 CALLERS = int(os.environ.get("ENGINE_CALLERS", "250"))
-SLOW_READERS = 8
-SLOW_READER_BYTES = 5 << 20
-"""What docs/engine-api.md states for a stream of so many choices (1.9 MiB, and a write of 0.5 MiB), twice, since what
+SLOW_READERS, CHOICES = 4, 16
+SLOW_READER_BYTES = 7 << 20
+"""What docs/engine-api.md states for a stream of so many choices (2.9 MiB, and a write of 0.5 MiB), twice, since what
 Python counts is not what the system has given."""
 
 
@@ -76,15 +76,16 @@ def _allow_files(count: int) -> None:
 
 
 async def test_slow_readers_are_bounded_in_bytes(tmp_path: Path) -> None:
-    """Unbounded, each of these leaves 17 MiB to be read."""
-    async with running_engine(tmp_path) as engine:
+    """Unbounded, each of these leaves 30 MiB to be read."""
+    # Steps of a usual length: else news wait between the processes, and the test measures that.
+    async with running_engine(tmp_path, FAKE_CORE_STEP_S="0.02") as engine:
         status = await engine.until_ready()
         api = psutil.Process(status["pid"])
         assert (await engine.stream(max_tokens=3))[-1] == "[DONE]"
         before = api.memory_info().rss
         with ExitStack() as callers:
             for _ in range(SLOW_READERS):
-                callers.enter_context(slow_caller(engine.port, {**BODY, "model": "tiny"}))
+                callers.enter_context(slow_caller(engine.port, {**BODY, "n": CHOICES, "model": "tiny"}))
             async with asyncio.timeout(60):
                 while await engine.counter("engine_slow_readers") < SLOW_READERS:  # noqa: ASYNC110  # another process
                     await asyncio.sleep(0.05)
