@@ -39,6 +39,7 @@ from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
 from gateway.routing import Catalogue, Prompt, Replicas, Target
 from gateway.routing.target import BATCH_CLASS
+from gateway.tenancy import Principal
 from gateway.wire import GenerationRequest
 
 __all__ = ["Caller", "Parts", "Pipeline"]
@@ -100,8 +101,7 @@ class Pipeline:
             return await self._admit(caller, request, request_id, target)
         except GatewayError as error:
             model, why = target.served_model if target is not None else "", error.code or error.type
-            if caller.request_class != BATCH_CLASS:  # a line of a batch waits and is asked again
-                p.notebook.refused(principal.tenant_id, principal.quota_key_id, model, why)
+            self._note(principal, caller.request_class, model, why)
             raise
 
     async def _admit(
@@ -169,7 +169,15 @@ class Pipeline:
         if exchange.has_data:
             return Ending("partial", self._p.clock.monotonic(), code)
         is_refusal = isinstance(error, ClientError | Overloaded) and not exchange.set_aside
+        if is_refusal:
+            reserved = exchange.hold.reservation
+            self._note(exchange.principal, reserved.request_class, reserved.served_model, code)
         return Ending("error", self._p.clock.monotonic(), code, "our_error", release=is_refusal)
+
+    def _note(self, principal: Principal, request_class: str, model: str, why: str) -> None:
+        """Refused: there is no usage event to count it by. A line of a batch waits and is asked again."""
+        if request_class != BATCH_CLASS:
+            self._p.notebook.refused(principal.tenant_id, principal.quota_key_id, model, why)
 
     def _abandoned(self, exchange: Exchange) -> Ending:
         """The client left. What was complete by then is an ordinary answer."""

@@ -1,6 +1,6 @@
 """Settled requests and refusals → rows of counts and histograms. Pure.
 
-A row is a sum that is added to what its bucket has. Each fact is counted once, in the minute in which it happened,
+A row is a sum that is added to what its bucket has: one of the tenant, and one of all tenants together. Each fact is counted once, in the minute in which it happened,
 whenever it becomes known; hours and days get the same sums.
 """
 
@@ -12,7 +12,7 @@ from datetime import datetime
 
 from gateway.slo.histogram import Histogram, bound_of
 from gateway.slo.matching import Scope, Thresholds
-from gateway.slo.types import Sums
+from gateway.slo.types import ALL_TENANTS, Sums
 from gateway.slo.verdict import OUR_REFUSALS, is_good
 
 __all__ = ["LATENCIES", "Answered", "CountKey", "Counts", "HistogramKey", "Refused", "counted", "truncated"]
@@ -89,14 +89,17 @@ def counted(
     for one in answered:
         good = is_good(one.status, one.error_code)
         if good is not None:
-            for width, counts in found.items():
-                _answer(counts, truncated(one.at, width), one, good, thresholds)
+            for tenant_id in _whose(one.tenant_id, one.served_model):
+                scope = (tenant_id, one.served_model, one.request_class)
+                for width, counts in found.items():
+                    _answer(counts, truncated(one.at, width), scope, one, good, thresholds)
     for refusal in refused:
         if refusal.reason in OUR_REFUSALS:
-            scope = (refusal.tenant_id, refusal.served_model, REFUSED_CLASS)
-            for width, counts in found.items():
-                key = (truncated(refusal.at, width), *scope, "availability", 0)
-                counts.add(key, 0, refusal.requests)
+            for tenant_id in _whose(refusal.tenant_id, refusal.served_model):
+                scope = (tenant_id, refusal.served_model, REFUSED_CLASS)
+                for width, counts in found.items():
+                    key = (truncated(refusal.at, width), *scope, "availability", 0)
+                    counts.add(key, 0, refusal.requests)
     return found
 
 
@@ -108,8 +111,14 @@ def truncated(at: datetime, width: str) -> datetime:
     return at.replace(minute=0) if width == "hour" else at.replace(hour=0, minute=0)
 
 
-def _answer(counts: Counts, bucket: datetime, one: Answered, good: bool, thresholds: Thresholds) -> None:
-    scope: Scope = (one.tenant_id, one.served_model, one.request_class)
+def _whose(tenant_id: str, served_model: str) -> tuple[str, ...]:
+    """A name that nobody recognised is no model that is served to all."""
+    return (tenant_id, ALL_TENANTS) if served_model else (tenant_id,)
+
+
+def _answer(
+    counts: Counts, bucket: datetime, scope: Scope, one: Answered, good: bool, thresholds: Thresholds
+) -> None:
     counts.add((bucket, *scope, "availability", 0), int(good), 1)
     latencies = one.latencies()
     for sli, value in latencies.items():

@@ -156,6 +156,13 @@ GET    /exports/{export_id}/files/{name}                              o a b . . 
 GET    /stripe_customers                                              o a b . . . .
 POST   /stripe_customers                                              o a b . . . .
 GET    /meter_events                                                  o a b . . . .
+GET    /objectives                                                    o a b v P M k
+POST   /objectives                                                    o a . . . . .
+GET    /objectives/{objective_id}                                     o a b v P M k
+POST   /objectives/{objective_id}                                     o a . . . . .
+DELETE /objectives/{objective_id}                                     o a . . . . .
+GET    /slo/board                                                     o a b v P M k
+GET    /slo/series                                                    o a b v P M k
 """
 
 

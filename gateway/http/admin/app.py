@@ -48,12 +48,14 @@ from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.limits import LimitRoutes
 from gateway.http.admin.me import MeRoutes
 from gateway.http.admin.members import MemberRoutes
+from gateway.http.admin.objectives import ObjectiveRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
 from gateway.http.admin.sessions import SessionRoutes
+from gateway.http.admin.slo import SloRoutes
 from gateway.http.admin.spend_alerts import SpendAlertRoutes
 from gateway.http.admin.spend_limits import SpendLimitRoutes
 from gateway.http.admin.stripe import StripeRoutes
@@ -108,6 +110,8 @@ RESOURCES = (
     EventRoutes,
     ExportRoutes,
     StripeRoutes,
+    ObjectiveRoutes,
+    SloRoutes,
 )
 
 

@@ -33,6 +33,8 @@ __all__ = [
     "TimeParams",
     "UnixTime",
     "UsagePages",
+    "begin_of",
+    "cursor_page",
     "first_keys",
     "fitting",
     "range_of",
@@ -85,9 +87,9 @@ class UsagePages:
         results: Rows,
     ) -> Response:
         start, end = range_of(params, width, int(self._p.clock.now().timestamp()))
-        begin = _begin(params.page, start, end)
+        begin = begin_of(params.page, start, end)
         if begin >= end:
-            return json_answer(_page([], None))
+            return json_answer(cursor_page([], None))
         page = bucket_page(begin, end, width, limit)
 
         async with self._p.database.read() as session:
@@ -119,7 +121,7 @@ class UsagePages:
             }
             for bucket in page.buckets
         ]
-        return json_answer(_page(data, page.next_start))
+        return json_answer(cursor_page(data, page.next_start))
 
 
 async def first_keys(parts: AdminParts, key_ids: Sequence[str]) -> Sequence[str] | None:
@@ -159,7 +161,7 @@ def sums_json(sums: UsageSums) -> Json:
     }
 
 
-def _begin(page: str | None, start: int, end: int) -> int:
+def begin_of(page: str | None, start: int, end: int) -> int:
     if page is None:
         return start
     try:
@@ -171,7 +173,7 @@ def _begin(page: str | None, start: int, end: int) -> int:
     return begin
 
 
-def _page(data: list[Json], next_start: int | None) -> Json:
+def cursor_page(data: list[Json], next_start: int | None) -> Json:
     return {
         "object": "page",
         "data": data,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.http.description.shapes import money, people, pools, tenancy, usage
+from gateway.http.description.shapes import money, people, pools, slo, tenancy, usage
 from gateway.http.description.shapes.common import CursorPage, Deleted, Json, Page
 
 __all__ = ["ADMIN_ANSWERS", "Shape"]
@@ -119,5 +119,8 @@ ADMIN_ANSWERS: Mapping[str, Shape] = {
     "GET /requests": CursorPage[usage.RequestLine],
     "GET /requests/{request_id}": usage.RequestDetail,
     "GET /usage_events": Page[usage.UsageEvent],
+    **_resource("/objectives", "objective_id", slo.Objective),
+    "GET /slo/board": CursorPage[slo.SloLine],
+    "GET /slo/series": CursorPage[slo.SloBucket],
     "GET /openapi.json": Json,
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from gateway.slo.counting import Answered, Refused, counted
 from gateway.slo.matching import Thresholds
-from gateway.slo.types import Sums
+from gateway.slo.types import ALL_TENANTS, Sums
 from tests.gateway.slo.test_matching import objective
 
 AT = datetime(2026, 11, 28, 23, 59, 58, 7, tzinfo=UTC)
@@ -36,6 +37,14 @@ def answered(**fields: Any) -> Answered:
     return Answered(**(values | fields))
 
 
+def own(rows: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Without those of all tenants together, which are the same here but for the name."""
+    mine = {key: value for key, value in rows.items() if key[1] != ALL_TENANTS}
+    together = {(key[0], "proj_a", *key[2:]): value for key, value in rows.items() if key[1] == ALL_TENANTS}
+    assert together == mine
+    return mine
+
+
 THRESHOLDS = Thresholds(
     [
         objective("a"),
@@ -47,13 +56,13 @@ THRESHOLDS = Thresholds(
 
 def test_a_request_counts_by_every_threshold() -> None:
     found = counted([answered(), answered(ttft_ms=801)], [], THRESHOLDS)
-    assert found["minute"].sums == {
+    assert own(found["minute"].sums) == {
         (MINUTE, *SCOPE, "availability", 0): Sums(2, 2),
         (MINUTE, *SCOPE, "ttft", 800_000): Sums(1, 2),
         (MINUTE, *SCOPE, "ttft", 90_000): Sums(0, 2),
         (MINUTE, *SCOPE, "tpot", 40_000): Sums(0, 2),
     }
-    assert found["minute"].histograms == {
+    assert own(found["minute"].histograms) == {
         (MINUTE, *SCOPE, "pool_a"): {
             "ttft": {800_000: 1, 810_000: 1},
             "tpot": {41_000: 2},
@@ -81,7 +90,7 @@ def test_a_failure_is_bad_and_its_first_token_counts_as_it_came() -> None:
 
 def test_an_answer_that_comes_whole_has_no_first_token() -> None:
     found = counted([answered(is_stream=False, tpot_us=None)], [], THRESHOLDS)["day"]
-    assert list(found.sums) == [(DAY, *SCOPE, "availability", 0)]
+    assert list(own(found.sums)) == [(DAY, *SCOPE, "availability", 0)]
     assert found.histograms[(DAY, *SCOPE, "pool_a")] == {"ttft": {}, "tpot": {}, "e2e": {2_000_000: 1}}
 
 
@@ -95,4 +104,20 @@ def test_capacity_refusals_are_bad_and_quota_refusals_are_nothing() -> None:
     }
     refused = [Refused(MINUTE, "proj_a", "m", reason, number) for reason, number in reasons.items()]
     found = counted([], refused, THRESHOLDS)
-    assert found["minute"].sums == {(MINUTE, *SCOPE, "availability", 0): Sums(0, 5)}
+    assert own(found["minute"].sums) == {(MINUTE, *SCOPE, "availability", 0): Sums(0, 5)}
+
+
+def test_all_tenants_together_are_counted_by_the_promises_to_all() -> None:
+    thresholds = Thresholds([objective("a"), objective("b", tenant_id="proj_a", threshold_us=90_000)])
+    found = counted([answered(), answered(tenant_id="proj_b")], [], thresholds)["day"].sums
+    assert {key[1:]: sums.total for key, sums in found.items() if key[4] == "ttft"} == {
+        ("proj_a", "m", "interactive", "ttft", 90_000): 1,
+        ("proj_a", "m", "interactive", "ttft", 800_000): 1,
+        ("proj_b", "m", "interactive", "ttft", 800_000): 1,
+        (ALL_TENANTS, "m", "interactive", "ttft", 800_000): 2,
+    }
+
+
+def test_nobody_in_particular_is_not_all_tenants() -> None:
+    found = counted([], [Refused(MINUTE, "", "", "server_is_overloaded", 3)], THRESHOLDS)["day"].sums
+    assert {key[1:3] for key in found} == {("", "")}

@@ -40,7 +40,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 async def sums(books: Books, unit: str, sli: str = "availability") -> dict[datetime, Sums]:
     rows = await books.rows(
-        f"SELECT bucket, sum(good)::bigint, sum(total)::bigint FROM slo_{unit} WHERE sli = :sli GROUP BY 1",
+        f"SELECT bucket, sum(good)::bigint, sum(total)::bigint FROM slo_{unit} WHERE sli = :sli AND tenant_id <> '*' GROUP BY 1",
         sli=sli,
     )
     return {row[0]: Sums(row[1], row[2]) for row in rows}
