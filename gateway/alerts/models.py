@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["AlertFiring", "AlertRecord", "Delivery", "SpendAlert"]
+__all__ = ["AlertEpisode", "AlertFiring", "AlertRecord", "AlertSilence", "Delivery", "SpendAlert"]
 
 _NOW = text("now()")
 
@@ -70,6 +70,64 @@ class AlertRecord(Base):
     tenant_id: Mapped[str | None]
     payload: Mapped[dict[str, Any]]
     occurred_at: Mapped[datetime]
+
+
+class AlertEpisode(Base):
+    """One stretch of time in which something was wrong, from its first moment to when it had been over for a while.
+
+    `values` are those of its beginning, `last_values` the latest. `silence_id`: what kept it from being announced.
+    """
+
+    __tablename__ = "alert_episode"
+    __table_args__ = (
+        CheckConstraint("severity IN ('page', 'ticket', 'info')", name="severity"),
+        CheckConstraint("resolved_at >= fired_at", name="order"),
+        # One that is open per source and scope, however many workers see its cause.
+        Index(
+            "uq_alert_episode_open",
+            "source",
+            "scope",
+            unique=True,
+            postgresql_where=text("resolved_at IS NULL"),
+        ),
+        Index("ix_alert_episode_fired_at_id", "fired_at", "id"),
+        Index("ix_alert_episode_tenant_id_fired_at_id", "tenant_id", "fired_at", "id"),
+        Index("ix_alert_episode_source_scope_fired_at", "source", "scope", "fired_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    source: Mapped[str]
+    scope: Mapped[str]
+    severity: Mapped[str]
+    # Null: the organisation's. No foreign key: the episode outlives what it tells of.
+    tenant_id: Mapped[str | None]
+    values: Mapped[dict[str, Any]]
+    last_values: Mapped[dict[str, Any]]
+    fired_at: Mapped[datetime]
+    quiet_since: Mapped[datetime | None]
+    resolved_at: Mapped[datetime | None]
+    announced_at: Mapped[datetime | None]
+    silence_id: Mapped[str | None]
+
+
+class AlertSilence(Base):
+    """A time in which episodes are recorded and nobody is told. Null: whichever source, scope or tenant."""
+
+    __tablename__ = "alert_silence"
+    __table_args__ = (
+        CheckConstraint("starts_at <= ends_at", name="order"),
+        Index("ix_alert_silence_ends_at", "ends_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    source: Mapped[str | None]
+    scope: Mapped[str | None]
+    tenant_id: Mapped[str | None] = mapped_column(ForeignKey("tenant.id"))
+    reason: Mapped[str]
+    created_by: Mapped[str]
+    starts_at: Mapped[datetime]
+    ends_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
 class Delivery(Base):

@@ -7,12 +7,12 @@ module does not interpret.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Integer, text
+from sqlalchemy import ARRAY, CheckConstraint, Double, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["Pool", "Replica", "SupervisorLease"]
+__all__ = ["Pool", "Replica", "ReplicaSample", "SupervisorLease"]
 
 _NOW = text("now()")
 
@@ -94,3 +94,23 @@ class Replica(Base):
     ready_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class ReplicaSample(Base):
+    """What a replica said of itself at one moment; the worker asks every few seconds, and a day of it is kept.
+
+    A replica that does not answer has no sample. Counters are the engine's own, since it started; null where it has
+    none.
+    """
+
+    __tablename__ = "replica_sample"
+    __table_args__ = (Index("ix_replica_sample_pool_id_at", "pool_id", "at"),)
+
+    at: Mapped[datetime] = mapped_column(primary_key=True)
+    replica_id: Mapped[str] = mapped_column(primary_key=True)
+    pool_id: Mapped[str]
+    running: Mapped[int] = mapped_column(Integer)
+    waiting: Mapped[int] = mapped_column(Integer)
+    kv_usage: Mapped[float] = mapped_column(Double)
+    preemptions: Mapped[int | None]
+    tokens: Mapped[int | None]

@@ -19,6 +19,7 @@ __all__ = [
     "JOURNAL_ROWS_KEPT",
     "MINUTES_KEPT",
     "REFUSALS_KEPT",
+    "SAMPLES_KEPT",
     "SESSIONS_KEPT",
     "SLO_HOURS_KEPT",
     "SLO_MINUTES_KEPT",
@@ -50,6 +51,10 @@ SESSIONS_KEPT = timedelta(days=30)
 """Of the console, after they have ended or run out: long enough to see where somebody signed in."""
 
 
+SAMPLES_KEPT = timedelta(days=1)
+"""Of what replicas say of themselves every few seconds."""
+
+
 class Handling(Enum):
     """What a deletion of the tenant does to a table."""
 
@@ -64,6 +69,7 @@ HANDLING: Final = {
     # In this order they can be deleted: what refers to others comes first.
     "spend_alert": Handling.DELETED,
     "objective": Handling.DELETED,
+    "alert_silence": Handling.DELETED,
     "batch_result": Handling.DELETED,
     "batch": Handling.DELETED,
     "stored_file": Handling.DELETED,
@@ -95,6 +101,7 @@ HANDLING: Final = {
     "latency_day": Handling.DERIVED,
     "audit_log": Handling.RECORD,
     "alert_record": Handling.RECORD,
+    "alert_episode": Handling.RECORD,
     "export_run": Handling.RECORD,
     "review_item": Handling.RECORD,
     "hold": Handling.PASSING,

@@ -48,6 +48,7 @@ class Retention:
             "rollup_minute": lambda c: pruning.prune_minutes(c, policy.MINUTES_KEPT, limit),
             "refusal_minute": lambda c: pruning.prune_refusals(c, policy.REFUSALS_KEPT, limit),
             **{table: _bucket_step(table, limit) for table in pruning.BUCKET_TABLES},
+            "replica_sample": lambda c: pruning.prune_samples(c, policy.SAMPLES_KEPT, limit),
             "delivery": lambda c: pruning.prune_deliveries(c, policy.DELIVERIES_KEPT, limit),
             "alert_firing": lambda c: pruning.prune_firings(c, policy.FIRINGS_KEPT, limit),
             "budget_refusal": lambda c: pruning.prune_budget_refusals(c, policy.FIRINGS_KEPT, limit),

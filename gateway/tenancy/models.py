@@ -91,6 +91,11 @@ class ApiKey(Base):
             ["tenant_id", "service_account_id"], ["service_account.tenant_id", "service_account.id"]
         ),
         ForeignKeyConstraint(["tenant_id", "rotated_from"], ["api_key.tenant_id", "api_key.id"]),
+        Index(
+            "ix_api_key_expires_at",
+            "expires_at",
+            postgresql_where=text("expires_at IS NOT NULL AND revoked_at IS NULL"),
+        ),
         CheckConstraint("octet_length(secret_hmac) = 32", name="secret_hmac"),
     )
 

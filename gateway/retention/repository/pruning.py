@@ -28,6 +28,7 @@ __all__ = [
     "prune_logins",
     "prune_minutes",
     "prune_refusals",
+    "prune_samples",
     "prune_sessions",
 ]
 
@@ -87,6 +88,12 @@ _BUCKETS = {
     )
     for table in BUCKET_TABLES
 }
+_SAMPLES = text(
+    """
+    DELETE FROM replica_sample WHERE ctid IN (
+        SELECT ctid FROM replica_sample WHERE at < now() - CAST(:kept AS interval) LIMIT :limit)
+    """
+)
 _DELIVERIES = text(
     """
     DELETE FROM delivery WHERE ctid IN (
@@ -204,6 +211,10 @@ async def prune_sessions(connection: WriteConnection, kept: timedelta, limit: in
 async def prune_logins(connection: WriteConnection, limit: int) -> int:
     """Counts of attempts that are forgotten anyway."""
     return (await connection.execute(_LOGINS, {"limit": limit})).rowcount
+
+
+async def prune_samples(connection: WriteConnection, kept: timedelta, limit: int) -> int:
+    return (await connection.execute(_SAMPLES, {"kept": kept, "limit": limit})).rowcount
 
 
 async def prune_deliveries(connection: WriteConnection, kept: timedelta, limit: int) -> int:

@@ -57,8 +57,10 @@ async def test_what_makes_no_sense_is_refused(gateway: Gateway, change: dict[str
 async def test_one_per_scope(gateway: Gateway) -> None:
     """The usual ones are there from the start."""
     await gateway.admin("POST", "/objectives", TTFT, 409)
-    await gateway.admin("POST", "/objectives", {**TTFT, "model": "m"})
+    made = await gateway.admin("POST", "/objectives", {**TTFT, "model": "m"})
     await gateway.admin("POST", "/objectives", {**TTFT, "model": "m"}, 409)
+    rows = await gateway.sql("SELECT id FROM objective WHERE served_model = 'm'")
+    assert [row["id"] for row in rows] == [made["id"]]
 
 
 async def test_pages(gateway: Gateway) -> None:
