@@ -264,7 +264,9 @@ async def the_people(organization: Any, gateway: Gateway, project: str) -> None:
     )
     assert first.expires_at == first.created_at + 7 * 86_400
     assert [(one.id, one.role) for one in first.projects] == [(project, "member")]
-    assert complete(await invites.retrieve(first.id)) == first
+    kept = complete(await invites.retrieve(first.id)).model_dump()
+    once = {"accept_url", "mailed", "mail_error"}
+    assert kept == {name: value for name, value in first.model_dump().items() if name not in once}
     assert [one.id for one in await walk(invites.list, limit=1)] == [one.id for one in made[::-1]]
     assert complete(await invites.delete(first.id)).deleted
 

@@ -15,6 +15,7 @@ import pytest
 from gateway.ledger.repository.rollups import fold_usage
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
+from tests.gateway.http.admin.browser import PASSWORD, Browser, invited
 from tests.gateway.http.admin.exporting import work
 from tests.gateway.http.description.calls import BY_THE_STRICT_CLIENT
 from tests.harness import SERVED, SKU, Gateway, Tenant
@@ -37,6 +38,7 @@ async def test_every_route_answers_as_it_is_described(gateway: Gateway, engine: 
     await the_money(gateway, tenant)
     await the_usage(gateway, start)
     await the_exports(gateway, tenant)
+    await the_people(gateway)
     await the_files(gateway, engine, tenant)
     described = gateway.description
     missing = described.operations - described.seen - BY_THE_STRICT_CLIENT
@@ -96,6 +98,24 @@ async def the_files(gateway: Gateway, engine: FakeEngine, tenant: Tenant) -> Non
         ("DELETE", f"/v1/files/{unread}"),
     ):
         await ask(gateway, tenant.key, method, path)
+
+
+async def the_people(gateway: Gateway) -> None:
+    """As a browser, which compares too."""
+    ann = await invited(gateway)
+    invite = await ann.json("POST", "/invites", {"email": "bob@example.com", "role": "viewer"})
+    link = (await ann.json("POST", f"/invites/{invite['id']}/link"))["accept_url"]
+    await ann.json("POST", "/invitations/lookup", {"token": link.partition("#")[2]})
+    await ann.json("GET", "/me")
+    await ann.json(
+        "POST", "/me/password", {"current_password": PASSWORD, "new_password": "another long password"}
+    )
+    other = await Browser(gateway).login("ann@example.com", "another long password")
+    await ann.json("GET", "/sessions")
+    await ann.json("DELETE", f"/sessions/{other['id']}")
+    await ann.json("POST", "/sessions/refresh")
+    await ann.json("POST", "/sessions/logout_everywhere")
+    await ann.json("POST", "/sessions/logout")
 
 
 async def the_pools(gateway: Gateway, engine: FakeEngine) -> None:
