@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers resume fuzz real-templates clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers journal resume fuzz real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -51,6 +51,10 @@ canary: $(VENV)/.with-dev
 # A thousand connections to one engine at once, each of which gets its whole answer.
 callers: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 ENGINE_CALLERS=1000 $(BIN)/python -m pytest -q -s tests/engine/test_callers.py $(ARGS)
+
+# Every process of an engine killed at random tokens, for forty rounds: no record of the usage journal is lost or torn.
+journal: $(VENV)/.with-dev
+	OMP_NUM_THREADS=1 JOURNAL_ROUNDS=40 $(BIN)/python -m pytest -q -s tests/engine/test_journal_kills.py $(ARGS)
 
 # Streams cut at every token of every request and gone on with elsewhere: the joined stream is the uncut one.
 resume: $(VENV)/.with-dev
