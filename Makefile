@@ -85,3 +85,12 @@ $(VENV)/.with-dev: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV); the first time takes a few minutes."
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
 	@touch $@ $(VENV)/.with-demo
+
+# Builds the console anew, from the lock file and the API's description, and fails unless that is what is committed.
+# Needs node 20 or newer with npm.
+.PHONY: console
+console: $(VENV)/.with-dev
+	$(BIN)/python -m scripts.console_types
+	cd admin_ui && npm ci && npm run types && npm run lint && npm run test && npm run build
+	git diff --exit-code --stat -- admin_ui/src/api/schema.ts gateway/http/console/dist
+	test -z "$$(git status --porcelain -- gateway/http/console/dist)"

@@ -278,6 +278,7 @@ class GatewayApp:
             clock=self.clock,
             body_bytes_max=self.settings.server.max_body_bytes,
             exports=configured_store(self.settings.exports),
+            load_of=self.replicas.load_of,
         )
 
     async def _load_catalogue(self) -> None:

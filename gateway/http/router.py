@@ -9,6 +9,8 @@ from urllib.parse import unquote
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.http.batch_routes import BatchRoutes
 from gateway.http.call import Call
+from gateway.http.console import PREFIX as CONSOLE_PREFIX
+from gateway.http.console import ConsoleFiles
 from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Handler
 from gateway.http.openai_routes import OpenAIRoutes
@@ -27,6 +29,7 @@ class Router:
     ) -> None:
         self._openai = openai
         self._admin = admin
+        self._console = ConsoleFiles()
         self._handlers: Mapping[str, Mapping[str, Handler]] = {
             "/v1/chat/completions": {"POST": openai.chat_completions},
             "/v1/completions": {"POST": openai.completions},
@@ -59,6 +62,8 @@ class Router:
         elif call.path == ADMIN_PREFIX or call.path.startswith(ADMIN_PREFIX + "/"):
             call.endpoint = "admin"
             await self._admin(call)
+        elif call.path in ("/", CONSOLE_PREFIX) or call.path.startswith(CONSOLE_PREFIX + "/"):
+            await self._console(call)
         else:
             raise UnknownUrl(call.method, call.path)
 

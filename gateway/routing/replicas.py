@@ -207,6 +207,11 @@ class Replicas:
         replica.reported = load
         replica.own_when_reported = replica.in_flight
 
+    def load_of(self, replica_id: ReplicaId) -> EngineLoad | None:
+        """What it last said about its work, to this gateway."""
+        replica = self._known.get(replica_id)
+        return replica.reported if replica is not None else None
+
     async def poll_forever(self, ask: AskStatus) -> None:
         while True:
             await self.poll(ask)

@@ -20,12 +20,13 @@ from gateway.errors import ServiceUnavailable
 from gateway.exports.store import BlobStore
 from gateway.http.admin.access import Caller
 from gateway.http.auth import Authenticator
-from gateway.ids import IdSource, TenantId
+from gateway.ids import IdSource, ReplicaId, TenantId
 from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
 from gateway.tenancy import TenancyService
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.projects.service import ProjectService
+from gateway.wire.load import EngineLoad
 
 __all__ = [
     "AdminParts",
@@ -89,6 +90,8 @@ class AdminParts:
     """None without an SMTP server."""
     exports: BlobStore | None = None
     """Where finished exports are; None when no destination is configured."""
+    load_of: Callable[[ReplicaId], EngineLoad | None] = lambda _: None
+    """What a replica last said to this gateway about its work."""
 
 
 class Body(BaseModel):

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Name, Page, page_of, record, unix
-from gateway.ids import PoolId
+from gateway.ids import PoolId, ReplicaId
 from gateway.pool.addresses import unsafe_url
 from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository, ReplicaCondition
@@ -85,7 +85,7 @@ class PoolRoutes:
         async with self._p.database.read() as session:
             rows = await self._pools.pool_page(session, after, limit + 1)
             replicas = await self._pools.conditions(session, [pool.id for pool, _ in rows])
-        return page_of([_pool(pool, reserved, replicas) for pool, reserved in rows], limit)
+        return page_of([self._pool(pool, reserved, replicas) for pool, reserved in rows], limit)
 
     async def retrieve(self, pool_id: str) -> Json:
         async with self._p.database.read() as session:
@@ -93,7 +93,7 @@ class PoolRoutes:
             if found is None:
                 raise NotFound("No such pool.")
             replicas = await self._pools.conditions(session, [PoolId(pool_id)])
-        return _pool(*found, replicas)
+        return self._pool(*found, replicas)
 
     async def update(self, request: Request, pool_id: str, body: PoolChange) -> Json:
         _check_urls(body.spec)
@@ -137,14 +137,44 @@ class PoolRoutes:
         """Newest first, those that have stopped for good too."""
         async with self._p.database.read() as session:
             rows = await self._pools.replica_page(session, pool_id, after, limit + 1)
-        return page_of([_replica(row) for row in rows], limit)
+        return page_of([self._replica(row) for row in rows], limit)
 
     async def retrieve_replica(self, replica_id: str) -> Json:
         async with self._p.database.read() as session:
             found = await self._pools.replica(session, replica_id)
         if found is None:
             raise NotFound("No such replica.")
-        return _replica(found)
+        return self._replica(found)
+
+    def _pool(self, pool: PoolView, reserved: Sequence[str], replicas: Sequence[ReplicaCondition]) -> Json:
+        return {
+            "object": "organization.pool",
+            "id": pool.id,
+            **_facts(pool, reserved),
+            "generation": pool.generation,
+            "replicas": [self._replica(replica) for replica in replicas if replica.pool_id == pool.id],
+        }
+
+    def _replica(self, condition: ReplicaCondition) -> Json:
+        """`load` is what it last said to the gateway that answers; null if that has not heard from it."""
+        load = self._p.load_of(ReplicaId(condition.id)) if condition.state in ("ready", "draining") else None
+        return {
+            "object": "organization.pool.replica",
+            "id": condition.id,
+            "pool_id": condition.pool_id,
+            "node": condition.node,
+            "url": condition.url,
+            "gpus": [*condition.gpus],
+            "generation": condition.generation,
+            "state": condition.state,
+            "restarts": condition.restarts,
+            "last_error": condition.last_error,
+            "created_at": unix(condition.created_at),
+            "ready_at": unix(condition.ready_at),
+            "load": {"running": load.running, "waiting": load.waiting, "kv_usage": load.kv_usage}
+            if load is not None
+            else None,
+        }
 
     async def _require_projects(self, session: WriteSession, project_ids: Sequence[str]) -> None:
         known = self._p.people.repository.known_projects
@@ -198,31 +228,4 @@ def _facts(pool: PoolView, reserved: Sequence[str]) -> Json:
         "desired_state": "running" if pool.wanted else "stopped",
         "reserved_projects": [*reserved],
         "traffic": pool.traffic.model_dump(mode="json"),
-    }
-
-
-def _pool(pool: PoolView, reserved: Sequence[str], replicas: Sequence[ReplicaCondition]) -> Json:
-    return {
-        "object": "organization.pool",
-        "id": pool.id,
-        **_facts(pool, reserved),
-        "generation": pool.generation,
-        "replicas": [_replica(replica) for replica in replicas if replica.pool_id == pool.id],
-    }
-
-
-def _replica(condition: ReplicaCondition) -> Json:
-    return {
-        "object": "organization.pool.replica",
-        "id": condition.id,
-        "pool_id": condition.pool_id,
-        "node": condition.node,
-        "url": condition.url,
-        "gpus": [*condition.gpus],
-        "generation": condition.generation,
-        "state": condition.state,
-        "restarts": condition.restarts,
-        "last_error": condition.last_error,
-        "created_at": unix(condition.created_at),
-        "ready_at": unix(condition.ready_at),
     }

@@ -12,7 +12,7 @@ async def test_what_is_asked_for(gateway: Gateway, engine: FakeEngine) -> None:
     key = tenant.key
     error = await refused(gateway, "POST", CHAT, BODY | {"model": "nothing"}, key=key)
     assert row(error) == (404, "invalid_request_error", "model_not_found")
-    for path in ("/", "/v1", "/v1/chat", "/v1/chat/completions/", "/v1/models/", "/v2/models"):
+    for path in ("/v1", "/v1/chat", "/v1/chat/completions/", "/v1/models/", "/v2/models"):
         error = await refused(gateway, "GET", path, key=key)
         assert row(error) == (404, "invalid_request_error", None)
     for method, path, allowed in (

@@ -12,6 +12,14 @@ from gateway.pool.traffic import TrafficPolicy
 __all__ = ["Pool", "Price", "Replica", "Route"]
 
 
+class Load(TypedDict):
+    """What a replica last said about its work; `kv_usage` is the share of pages held."""
+
+    running: int
+    waiting: int
+    kv_usage: float
+
+
 class Replica(TypedDict):
     object: Literal["organization.pool.replica"]
     id: str
@@ -25,6 +33,7 @@ class Replica(TypedDict):
     last_error: str | None
     created_at: int
     ready_at: int | None
+    load: Load | None
 
 
 class Pool(TypedDict):

@@ -29,6 +29,16 @@ async def test_pools(gateway: Gateway) -> None:
     assert (await error(gateway, "POST", "/pools", reserved, 400))["param"] == "reserved_projects"
 
 
+async def test_a_replica_shows_what_it_last_said_about_its_work(gateway: Gateway, engine: FakeEngine) -> None:
+    await gateway.serve(engine)
+    await gateway.poll()
+    [replica] = (await gateway.admin("GET", "/replicas"))["data"]
+    assert replica["load"] == {"running": 0, "waiting": 0, "kv_usage": 0.0}
+    await gateway.sql("UPDATE replica SET state = 'lost'")
+    [replica] = (await gateway.admin("GET", "/replicas"))["data"]
+    assert replica["load"] is None  # what it said is of no use any more
+
+
 async def test_a_pool_shows_how_its_replicas_are(gateway: Gateway) -> None:
     waiting = await gateway.admin("POST", "/pools", {"name": "p", "spec": SPEC})
     assert waiting["replicas"] == []
@@ -56,6 +66,7 @@ async def test_a_pool_shows_how_its_replicas_are(gateway: Gateway) -> None:
         "restarts": 2,
         "last_error": "no such file",
         "ready_at": None,
+        "load": None,
     }
     listed = (await gateway.admin("GET", "/pools"))["data"]
     assert {pool["id"]: len(pool["replicas"]) for pool in listed} == {waiting["id"]: 0, pool_id: 2}

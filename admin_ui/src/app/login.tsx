@@ -1,0 +1,97 @@
+/** Nobody is signed in: the way in, with a password or with an admin key. */
+import type { FormEvent, ReactNode } from "react";
+import { useState } from "react";
+import type { ApiError } from "@/api/client";
+import { refusal } from "@/api/client";
+import { signIn, signInWithKey } from "@/api/session";
+import { Button } from "@/ui/button";
+import { Field, Input } from "@/ui/field";
+import { Failure } from "@/ui/states";
+import { Logo } from "./logo";
+
+export function SignIn() {
+  const [withKey, setWithKey] = useState(false);
+  return (
+    <Door title="Sign in to Tollway">
+      {withKey ? <KeyForm /> : <PasswordForm />}
+      <div className="mt-4 border-t pt-3 text-center">
+        <Button look="quiet" size="small" onClick={() => setWithKey(!withKey)}>
+          {withKey ? "Sign in with a password" : "Use an admin key instead"}
+        </Button>
+      </div>
+    </Door>
+  );
+}
+
+/** What stands before the console: one panel in the middle. */
+export function Door({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <main className="grid min-h-dvh place-items-center px-4 py-10">
+      <div className="w-full max-w-[360px]">
+        <div className="mb-6 flex items-center gap-2.5">
+          <Logo className="size-8" />
+          <h1 className="text-[20px] font-semibold tracking-tight">{title}</h1>
+        </div>
+        <div className="rounded-lg border bg-panel p-5">{children}</div>
+      </div>
+    </main>
+  );
+}
+
+/** Sends a form and keeps why it was refused. */
+export function useAttempt(): { error: ApiError | null; busy: boolean; attempt: (act: () => Promise<Response | null>) => Promise<void> } {
+  const [error, setError] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  async function attempt(act: () => Promise<Response | null>) {
+    setBusy(true);
+    setError(null);
+    const refused = await act().catch(() => new Response(null, { status: 502 }));
+    setBusy(false);
+    if (refused !== null) setError(await refusal(refused));
+  }
+  return { error, busy, attempt };
+}
+
+function PasswordForm() {
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const { error, busy, attempt } = useAttempt();
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    void attempt(() => signIn(email, password));
+  }
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <Field label="Email">
+        <Input type="email" name="email" value={email} onChange={(event) => setEmail(event.target.value)} autoComplete="username" autoFocus required />
+      </Field>
+      <Field label="Password">
+        <Input type="password" name="password" value={password} onChange={(event) => setPassword(event.target.value)} autoComplete="current-password" required />
+      </Field>
+      {error && <Failure error={error} />}
+      <Button type="submit" look="primary" className="w-full" busy={busy}>
+        Sign in
+      </Button>
+    </form>
+  );
+}
+
+function KeyForm() {
+  const [key, setKey] = useState("");
+  const { error, busy, attempt } = useAttempt();
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    void attempt(() => signInWithKey(key.trim()));
+  }
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <Field label="Admin key" hint="Kept in this page’s memory only: a reload asks for it again.">
+        <Input type="password" value={key} onChange={(event) => setKey(event.target.value)} autoComplete="off" autoFocus required spellCheck={false} />
+      </Field>
+      {error && <Failure error={error} />}
+      <Button type="submit" look="primary" className="w-full" busy={busy}>
+        Sign in
+      </Button>
+    </form>
+  );
+}

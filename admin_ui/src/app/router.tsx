@@ -1,0 +1,49 @@
+/** Address → page. Every page is a chunk of its own, fetched when it is first wanted or pointed at. */
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { PageFailure, PageMissing, PagePending } from "./fallbacks";
+import { Frame } from "./frame";
+
+type Words = Record<string, string | undefined>;
+
+/** Filters stand in the address as plain words. */
+function words(...names: string[]) {
+  return (search: Record<string, unknown>): Words =>
+    Object.fromEntries(names.flatMap((name) => (search[name] === undefined || search[name] === "" ? [] : [[name, String(search[name])]])));
+}
+
+const root = createRootRoute({ component: Frame, notFoundComponent: PageMissing });
+const at = <P extends string>(path: P, component: ReturnType<typeof lazyRouteComponent>, ...search: string[]) =>
+  createRoute({ getParentRoute: () => root, path, component, validateSearch: words(...search) });
+
+const routes = [
+  at("/", lazyRouteComponent(() => import("@/pages/overview"), "Overview")),
+  at("/tenants", lazyRouteComponent(() => import("@/pages/tenants/list"), "Tenants"), "show"),
+  at("/tenants/$tenantId", lazyRouteComponent(() => import("@/pages/tenants/one"), "Tenant"), "tab", "group", "measure", "range", "model", "compare", "from", "to"),
+  at("/requests", lazyRouteComponent(() => import("@/pages/requests/list"), "Requests"), "tenant", "model", "status", "class", "pool", "key", "since", "until"),
+  at("/requests/$requestId", lazyRouteComponent(() => import("@/pages/requests/one"), "RequestPage")),
+  at("/usage", lazyRouteComponent(() => import("@/pages/usage/page"), "Usage"), "tab", "group", "measure", "range", "tenant", "model", "compare", "from", "to"),
+  at("/models", lazyRouteComponent(() => import("@/pages/models/page"), "Models"), "tab"),
+  at("/pools", lazyRouteComponent(() => import("@/pages/pools/list"), "Pools")),
+  at("/pools/$poolId", lazyRouteComponent(() => import("@/pages/pools/one"), "PoolPage")),
+  at("/alerts", lazyRouteComponent(() => import("@/pages/alerts/page"), "Alerts"), "tab", "endpoint"),
+  at("/playground", lazyRouteComponent(() => import("@/pages/playground"), "Playground"), "model", "tenant"),
+  at("/audit", lazyRouteComponent(() => import("@/pages/audit"), "Audit"), "tenant", "actor", "type"),
+  at("/accept-invite", lazyRouteComponent(() => import("@/pages/accept"), "AcceptInvite")),
+  at("/settings", lazyRouteComponent(() => import("@/pages/settings/page"), "Settings"), "tab"),
+] as const;
+
+export const router = createRouter({
+  routeTree: root.addChildren(routes),
+  basepath: "/console",
+  defaultPreload: "intent",
+  defaultPendingMs: 200,
+  defaultPendingComponent: PagePending,
+  defaultErrorComponent: PageFailure,
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,63 @@
+/** The invited person's side: a name and a password, and they are in. */
+import { useNavigate } from "@tanstack/react-router";
+import type { FormEvent } from "react";
+import { useEffect, useState } from "react";
+import type { ApiError } from "@/api/client";
+import { refusal } from "@/api/client";
+import type { Invitation } from "@/api/schema";
+import { CONSOLE_HEADER, opened } from "@/api/session";
+import { Door, useAttempt } from "@/app/login";
+import { Button } from "@/ui/button";
+import { Field, Input } from "@/ui/field";
+import { Failure, Skeleton } from "@/ui/states";
+
+const post = (path: string, body: object): Promise<Response> =>
+  fetch(`/v1/organization/invitations/${path}`, { method: "POST", headers: { ...CONSOLE_HEADER, "content-type": "application/json" }, body: JSON.stringify(body) });
+
+export function AcceptInvite() {
+  const [token] = useState(() => location.hash.slice(1));
+  const [invitation, setInvitation] = useState<Invitation | null>(null);
+  const [failure, setFailure] = useState<ApiError | null>(null);
+  useEffect(() => {
+    void post("lookup", { token }).then(async (response) => (response.ok ? setInvitation((await response.json()) as Invitation) : setFailure(await refusal(response))));
+  }, [token]);
+  return (
+    <Door title="You are invited to Tollway">
+      {failure && <Failure error={failure} />}
+      {!failure && !invitation && <Skeleton className="h-40" />}
+      {invitation && <AcceptForm token={token} email={invitation.email} />}
+    </Door>
+  );
+}
+
+function AcceptForm({ token, email }: { token: string; email: string }) {
+  const [name, setName] = useState("");
+  const [password, setPassword] = useState("");
+  const { error, busy, attempt } = useAttempt();
+  const navigate = useNavigate();
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    void attempt(async () => {
+      const refused = await opened(await post("accept", { token, name, password }));
+      if (refused === null) void navigate({ to: "/", replace: true });
+      return refused;
+    });
+  }
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <Field label="Email">
+        <Input type="email" value={email} autoComplete="username" readOnly />
+      </Field>
+      <Field label="Your name">
+        <Input value={name} onChange={(event) => setName(event.target.value)} autoComplete="name" autoFocus required maxLength={200} />
+      </Field>
+      <Field label="Password" hint="At least 12 characters.">
+        <Input type="password" value={password} onChange={(event) => setPassword(event.target.value)} autoComplete="new-password" minLength={12} required />
+      </Field>
+      {error && <Failure error={error} />}
+      <Button type="submit" look="primary" className="w-full" busy={busy}>
+        Accept
+      </Button>
+    </form>
+  );
+}

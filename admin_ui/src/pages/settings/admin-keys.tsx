@@ -1,0 +1,118 @@
+import { Plus } from "lucide-react";
+import type { FormEvent } from "react";
+import { useState } from "react";
+import { useChange, useList } from "@/api/queries";
+import type { AdminKey } from "@/api/shapes";
+import { words } from "@/lib/format";
+import { CopyButton, Id, When } from "@/ui/bits";
+import { Button } from "@/ui/button";
+import { Confirm, Dialog } from "@/ui/dialog";
+import { Field, Input, Select } from "@/ui/field";
+import { Section } from "@/ui/page";
+import { Empty, Failure } from "@/ui/states";
+import type { Column } from "@/ui/table";
+import { PagedTable } from "@/ui/table";
+import type { Role } from "./roles";
+import { ROLES } from "./roles";
+
+const LIST = "GET /v1/organization/admin_api_keys";
+
+export function AdminKeys() {
+  const [making, setMaking] = useState(false);
+  const [deleting, setDeleting] = useState<AdminKey | null>(null);
+  const { query, rows } = useList(LIST, { query: { limit: 50 } });
+  const columns: Column<AdminKey>[] = [
+    { head: "Name", main: true, cell: (row) => row.name },
+    { head: "Key", cell: (row) => <Id>{row.redacted_value}</Id> },
+    { head: "Role", cell: (row) => words(row.role) },
+    { head: "Of", cell: (row) => row.owner.name ?? "–" },
+    { head: "Last used", cell: (row) => <When at={row.last_used_at} never="never" /> },
+    { head: "Expires", cell: (row) => <When at={row.expires_at} never="never" /> },
+    {
+      head: "Actions",
+      action: true,
+      needs: "DELETE /v1/organization/admin_api_keys/{key_id}",
+      right: true,
+      cell: (row) => (
+        <Button key="delete" look="quiet" size="small" className="text-bad" onClick={() => setDeleting(row)}>
+          Delete
+        </Button>
+      ),
+    },
+  ];
+  const add = (
+    <Button look="primary" size="small" needs="POST /v1/organization/admin_api_keys" onClick={() => setMaking(true)}>
+      <Plus />
+      New admin key
+    </Button>
+  );
+  return (
+    <Section title="Admin keys" lead="For programs that operate this installation. Whatever is changed, one owner’s key stays." actions={add}>
+      <PagedTable label="Admin keys" query={query} rows={rows} columns={columns} rowKey={(row) => row.id} empty={<Empty title="No admin keys" />} />
+      <Dialog open={making} onClose={() => setMaking(false)} title="New admin key">
+        {making && <KeyForm onClose={() => setMaking(false)} />}
+      </Dialog>
+      {deleting !== null && <DeleteKey adminKey={deleting} onClose={() => setDeleting(null)} />}
+    </Section>
+  );
+}
+
+function KeyForm({ onClose }: { onClose: () => void }) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Role>("viewer");
+  const create = useChange("POST /v1/organization/admin_api_keys", [LIST]);
+  if (create.data) {
+    return (
+      <div className="space-y-4">
+        <div className="rounded-md border border-warn/40 bg-warn-soft px-3 py-2 text-[13px]">This is the only time the key is shown.</div>
+        <div className="flex items-center gap-2">
+          <code aria-label="The new key" className="min-w-0 flex-1 truncate rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[13px]">
+            {create.data.value}
+          </code>
+          <CopyButton text={create.data.value ?? ""} label="Copy key" look="primary" />
+        </div>
+        <div className="flex justify-end">
+          <Button onClick={onClose}>Done</Button>
+        </div>
+      </div>
+    );
+  }
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    create.mutate({ body: { name, role } });
+  }
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <Field label="Name">
+        <Input value={name} onChange={(event) => setName(event.target.value)} required autoFocus maxLength={200} />
+      </Field>
+      <Field label="Role">
+        <Select value={role} onChange={(event) => setRole(event.target.value as Role)}>
+          {ROLES.map(([id, label]) => (
+            <option key={id} value={id}>
+              {label}
+            </option>
+          ))}
+        </Select>
+      </Field>
+      {create.error && <Failure error={create.error} />}
+      <div className="flex justify-end gap-2">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button type="submit" look="primary" busy={create.isPending}>
+          Create key
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+function DeleteKey({ adminKey, onClose }: { adminKey: AdminKey; onClose: () => void }) {
+  const remove = useChange("DELETE /v1/organization/admin_api_keys/{key_id}", [LIST]);
+  return (
+    <Confirm open onClose={onClose} title={`Delete ${adminKey.name}?`} action="Delete key" typed={adminKey.name} error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({ path: { key_id: adminKey.id } }, { onSuccess: onClose })}>
+      <p>
+        What calls with it is refused within two seconds. It was last used: <When at={adminKey.last_used_at} never="never" />. It cannot be brought back.
+      </p>
+    </Confirm>
+  );
+}

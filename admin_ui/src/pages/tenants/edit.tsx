@@ -1,0 +1,54 @@
+import type { FormEvent } from "react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { useChange } from "@/api/queries";
+import { Button } from "@/ui/button";
+import { Dialog } from "@/ui/dialog";
+import { Field, Input } from "@/ui/field";
+import { Failure } from "@/ui/states";
+import type { TabProps } from "./one";
+
+export function EditTenant({ tenant, open, onClose }: TabProps & { open: boolean; onClose: () => void }) {
+  return (
+    <Dialog open={open} onClose={onClose} title={`Edit ${tenant.name}`}>
+      {open && <Form tenant={tenant} onClose={onClose} />}
+    </Dialog>
+  );
+}
+
+function Form({ tenant, onClose }: TabProps & { onClose: () => void }) {
+  const [name, setName] = useState(tenant.name);
+  const [weight, setWeight] = useState(String(tenant.fairness_weight));
+  const update = useChange("POST /v1/organization/projects/{project_id}", ["GET /v1/organization/projects", "GET /v1/organization/projects/{project_id}"]);
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    update.mutate(
+      { path: { project_id: tenant.id }, body: { name, fairness_weight: Number(weight) } },
+      {
+        onSuccess: () => {
+          toast.success("Saved");
+          onClose();
+        },
+      },
+    );
+  }
+
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <Field label="Name">
+        <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} />
+      </Field>
+      <Field label="Weight" hint="Two tenants with weights 1 and 3 get a quarter and three quarters of a pool that both fill.">
+        <Input type="number" min={1} max={1000} value={weight} onChange={(event) => setWeight(event.target.value)} required />
+      </Field>
+      {update.error && <Failure error={update.error} />}
+      <div className="flex justify-end gap-2">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button type="submit" look="primary" busy={update.isPending}>
+          Save
+        </Button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,174 @@
+/** How fast and how much at once: rows of limits per scope, then the budgets. */
+import { Plus } from "lucide-react";
+import type { FormEvent } from "react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { useServedNames } from "@/api/names";
+import { useApi, useChange, useList } from "@/api/queries";
+import type { LimitRow } from "@/api/shapes";
+import { count } from "@/lib/format";
+import { Button } from "@/ui/button";
+import { Confirm, Dialog } from "@/ui/dialog";
+import { Field, Input, Select } from "@/ui/field";
+import { Section } from "@/ui/page";
+import { Empty, Failure } from "@/ui/states";
+import type { Column } from "@/ui/table";
+import { PagedTable } from "@/ui/table";
+import { BudgetBars } from "./budgets";
+import type { TabProps } from "./one";
+
+const LIST = "GET /v1/organization/projects/{project_id}/limits";
+const KINDS = [
+  ["requests_per_min", "Requests / min"],
+  ["requests_burst", "Burst"],
+  ["tokens_per_min", "Tokens / min"],
+  ["requests_per_day", "Requests / day"],
+  ["concurrent_requests", "At once"],
+  ["max_prompt_tokens", "Max prompt"],
+  ["max_output_tokens", "Max output"],
+] as const;
+type Kind = (typeof KINDS)[number][0];
+type Doing = { what: "set"; row: LimitRow | null } | { what: "delete"; row: LimitRow } | null;
+
+export function Limits({ tenant }: TabProps) {
+  const [doing, setDoing] = useState<Doing>(null);
+  const { query, rows } = useList(LIST, { path: { project_id: tenant.id }, query: { limit: 50 } });
+  const keys = useApi("GET /v1/organization/projects/{project_id}/api_keys", { path: { project_id: tenant.id }, query: { limit: 100 } });
+  const keyNames = new Map((keys.data?.data ?? []).map((key) => [key.id, key.name]));
+  const scope = (row: LimitRow) =>
+    [row.key_id === null ? null : `Key ${keyNames.get(row.key_id) ?? row.key_id}`, row.served_model].filter(Boolean).join(", ") || "The whole tenant";
+  const columns: Column<LimitRow>[] = [
+    { head: "Of", main: true, cell: scope },
+    ...KINDS.map(([kind, head]): Column<LimitRow> => ({ head, right: true, cell: (row) => (row[kind] === null ? <span className="text-ink-3">none</span> : count(row[kind])) })),
+    {
+      head: "Actions",
+      action: true,
+      needs: "POST /v1/organization/projects/{project_id}/limits",
+      right: true,
+      cell: (row) => (
+        <span key="actions" className="inline-flex gap-1">
+          <Button size="small" look="quiet" onClick={() => setDoing({ what: "set", row })}>
+            Change
+          </Button>
+          <Button size="small" look="quiet" className="text-bad" onClick={() => setDoing({ what: "delete", row })}>
+            Delete
+          </Button>
+        </span>
+      ),
+    },
+  ];
+  const add = (
+    <Button size="small" look="primary" needs="POST /v1/organization/projects/{project_id}/limits" onClick={() => setDoing({ what: "set", row: null })}>
+      <Plus />
+      New limits
+    </Button>
+  );
+  return (
+    <>
+      <Section title="Limits" lead="A request has to pass every row that concerns it. One that is refused uses up nothing." actions={rows.length > 0 && add}>
+        <PagedTable
+          label="Limits"
+          query={query}
+          rows={rows}
+          columns={columns}
+          rowKey={(row) => row.id}
+          empty={
+            <Empty title="No limits" action={add}>
+              The tenant may send as much as the pools take.
+            </Empty>
+          }
+        />
+      </Section>
+      <BudgetBars tenant={tenant} editable />
+      <Dialog open={doing?.what === "set"} onClose={() => setDoing(null)} title={doing?.row ? `Change limits: ${scope(doing.row)}` : "New limits"} wide>
+        {doing?.what === "set" && <LimitForm tenant={tenant} row={doing.row} keys={[...keyNames]} onClose={() => setDoing(null)} />}
+      </Dialog>
+      {doing?.what === "delete" && <DeleteLimits tenant={tenant} row={doing.row} scope={scope(doing.row)} onClose={() => setDoing(null)} />}
+    </>
+  );
+}
+
+interface FormProps extends TabProps {
+  row: LimitRow | null;
+  keys: [string, string][];
+  onClose: () => void;
+}
+
+function LimitForm({ tenant, row, keys, onClose }: FormProps) {
+  const [values, setValues] = useState<Record<Kind, string>>(() => Object.fromEntries(KINDS.map(([kind]) => [kind, row?.[kind]?.toString() ?? ""])) as Record<Kind, string>);
+  const [key, setKey] = useState(row?.key_id ?? "");
+  const [model, setModel] = useState(row?.served_model ?? "");
+  const models = useServedNames(tenant.id);
+  const put = useChange("POST /v1/organization/projects/{project_id}/limits", [LIST]);
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    const given = Object.fromEntries(KINDS.map(([kind]) => [kind, values[kind] === "" ? null : Number(values[kind])]));
+    put.mutate(
+      { path: { project_id: tenant.id }, body: { ...given, key_id: key || null, served_model: model || null } },
+      {
+        onSuccess: () => {
+          toast.success("Limits saved");
+          onClose();
+        },
+      },
+    );
+  }
+
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <div className="grid gap-4 sm:grid-cols-2">
+        <Field label="Key">
+          <Select value={key} disabled={row !== null} onChange={(event) => setKey(event.target.value)}>
+            <option value="">All keys together</option>
+            {keys.map(([id, name]) => (
+              <option key={id} value={id}>
+                {name}
+              </option>
+            ))}
+          </Select>
+        </Field>
+        <Field label="Model">
+          <Select value={model} disabled={row !== null} onChange={(event) => setModel(event.target.value)}>
+            <option value="">All models together</option>
+            {[...new Set([...models, ...(model ? [model] : [])])].map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </Select>
+        </Field>
+      </div>
+      <fieldset className="grid grid-cols-2 gap-4 sm:grid-cols-4">
+        <legend className="mb-1 text-[13px] text-ink-2">Empty is no limit; 0 lets nothing through.</legend>
+        {KINDS.map(([kind, label]) => (
+          <Field key={kind} label={label}>
+            <Input type="number" min={0} value={values[kind]} onChange={(event) => setValues({ ...values, [kind]: event.target.value })} placeholder="none" />
+          </Field>
+        ))}
+      </fieldset>
+      {put.error && <Failure error={put.error} />}
+      <div className="flex justify-end gap-2">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button type="submit" look="primary" busy={put.isPending}>
+          Save limits
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+function DeleteLimits({ tenant, row, scope, onClose }: TabProps & { row: LimitRow; scope: string; onClose: () => void }) {
+  const remove = useChange("DELETE /v1/organization/projects/{project_id}/limits/{limit_id}", [LIST]);
+  return (
+    <Confirm
+      open
+      onClose={onClose}
+      title={`Delete the limits of ${scope.charAt(0).toLowerCase()}${scope.slice(1)}?`}
+      action="Delete limits"
+      error={remove.error}
+      busy={remove.isPending}
+      onConfirm={() => remove.mutate({ path: { project_id: tenant.id, limit_id: row.id } }, { onSuccess: onClose })}
+    >
+      <p>Other rows still hold. Where there is none, nothing is limited any more, within two seconds.</p>
+    </Confirm>
+  );
+}

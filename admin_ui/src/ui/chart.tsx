@@ -1,0 +1,100 @@
+/** A chart over time with its table: one meaning per axis, gaps stay gaps, a brush changes the page's range. */
+import { lazy, Suspense, useState } from "react";
+import { cn } from "@/lib/cn";
+import { NONE } from "@/lib/format";
+import { Time } from "./bits";
+import { Skeleton } from "./states";
+
+const Plot = lazy(() => import("./plot"));
+
+export interface Series {
+  label: string;
+  values: (number | null)[];
+  colour: string;
+  dashed?: boolean;
+}
+
+export interface ChartProps {
+  label: string;
+  /** Unix seconds, one per value. */
+  times: number[];
+  series: Series[];
+  format: (value: number) => string;
+  /** Bars are stacked on each other; lines are not. */
+  kind?: "line" | "bars";
+  height?: number;
+  onRange?: (from: number, to: number) => void;
+}
+
+export function Chart(props: ChartProps) {
+  const [asTable, setAsTable] = useState(false);
+  const [hovered, setHovered] = useState<number | null>(null);
+  const height = props.height ?? 220;
+  const at = hovered ?? null;
+  return (
+    <figure aria-label={props.label} className="rounded-lg border bg-panel">
+      <figcaption className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 pt-3 text-[13px]">
+        <span className="font-medium">{props.label}</span>
+        <ul className="flex flex-wrap gap-x-4 gap-y-1 text-ink-2">
+          {props.series.map((one) => (
+            <li key={one.label} className="flex items-center gap-1.5">
+              <span aria-hidden className={cn("h-0 w-3 border-t-2", one.dashed && "border-dashed")} style={{ borderColor: one.colour }} />
+              {one.label}
+              {at !== null && <span className="figure font-medium text-ink">{shown(one.values[at], props.format)}</span>}
+            </li>
+          ))}
+        </ul>
+        <span className="ml-auto flex items-center gap-3 text-ink-3">
+          {at !== null && <Time at={props.times[at]} short />}
+          <button type="button" aria-pressed={asTable} onClick={() => setAsTable(!asTable)} className="rounded px-1 text-ink-2 underline-offset-2 hover:text-ink hover:underline">
+            {asTable ? "Chart" : "Table"}
+          </button>
+        </span>
+      </figcaption>
+      {asTable ? (
+        <Figures {...props} />
+      ) : (
+        <div className="px-2 pt-1 pb-2" style={{ height }}>
+          <Suspense fallback={<Skeleton className="h-full" />}>
+            <Plot {...props} height={height - 12} onHover={setHovered} />
+          </Suspense>
+        </div>
+      )}
+    </figure>
+  );
+}
+
+function Figures({ label, times, series, format }: ChartProps) {
+  return (
+    <div className="max-h-80 overflow-auto p-2">
+      <table aria-label={label} className="w-full text-[13px]">
+        <thead className="sticky top-0 bg-panel text-left text-ink-2">
+          <tr>
+            <th className="px-2 py-1 font-medium">Time</th>
+            {series.map((one) => (
+              <th key={one.label} className="px-2 py-1 text-right font-medium">
+                {one.label}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {times.map((time, index) => (
+            <tr key={time} className="border-t">
+              <td className="px-2 py-1">
+                <Time at={time} short />
+              </td>
+              {series.map((one) => (
+                <td key={one.label} className="figure px-2 py-1 text-right">
+                  {shown(one.values[index], format)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const shown = (value: number | null | undefined, format: (value: number) => string): string => (value === null || value === undefined ? NONE : format(value));

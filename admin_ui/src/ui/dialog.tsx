@@ -1,0 +1,97 @@
+/** A dialog, and the one that asks before something dangerous is done. */
+import { X } from "lucide-react";
+import { Dialog as Radix } from "radix-ui";
+import type { ReactNode } from "react";
+import { useState } from "react";
+import type { ApiError } from "@/api/client";
+import { cn } from "@/lib/cn";
+import { Button } from "./button";
+import { Field, Input } from "./field";
+import { Failure } from "./states";
+
+interface Props {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  description?: ReactNode;
+  wide?: boolean;
+  children: ReactNode;
+}
+
+export function Dialog({ open, onClose, title, description, wide, children }: Props) {
+  return (
+    <Radix.Root open={open} onOpenChange={(next) => !next && onClose()}>
+      <Radix.Portal>
+        <Radix.Overlay className="fixed inset-0 z-40 bg-black/40" />
+        <Radix.Content
+          {...(description ? {} : { "aria-describedby": undefined })}
+          className={cn(
+            "floating rise fixed inset-x-0 bottom-0 z-50 max-h-[92dvh] overflow-y-auto rounded-t-xl border bg-raised p-5 sm:inset-x-auto sm:top-[12vh] sm:bottom-auto sm:left-1/2 sm:max-h-[80vh] sm:w-full sm:-translate-x-1/2 sm:rounded-lg",
+            wide ? "sm:max-w-2xl" : "sm:max-w-md",
+          )}
+        >
+          <div className="mb-4 flex items-start gap-3">
+            <div className="min-w-0 flex-1">
+              <Radix.Title className="text-[15px] font-semibold">{title}</Radix.Title>
+              {description && <Radix.Description className="mt-1 text-ink-2">{description}</Radix.Description>}
+            </div>
+            <Radix.Close asChild>
+              <Button look="quiet" size="icon" aria-label="Close" className="-mt-1 -mr-2">
+                <X />
+              </Button>
+            </Radix.Close>
+          </div>
+          {children}
+        </Radix.Content>
+      </Radix.Portal>
+    </Radix.Root>
+  );
+}
+
+interface ConfirmProps {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  /** What follows from it, in numbers where there are any. */
+  children: ReactNode;
+  action: string;
+  /** To be typed, for what cannot be undone. */
+  typed?: string;
+  error: ApiError | null;
+  busy: boolean;
+  onConfirm: () => void;
+}
+
+export function Confirm({ open, onClose, title, children, action, typed, error, busy, onConfirm }: ConfirmProps) {
+  return (
+    <Dialog open={open} onClose={onClose} title={title}>
+      {open && <ConfirmBody {...{ onClose, children, action, typed, error, busy, onConfirm }} />}
+    </Dialog>
+  );
+}
+
+function ConfirmBody({ onClose, children, action, typed, error, busy, onConfirm }: Omit<ConfirmProps, "open" | "title">) {
+  const [text, setText] = useState("");
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        onConfirm();
+      }}
+    >
+      <div className="space-y-3 text-ink-2">{children}</div>
+      {typed && (
+        <Field label={`Type “${typed}” to confirm`} className="mt-4">
+          <Input value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" />
+        </Field>
+      )}
+      {error && <Failure error={error} className="mt-4" />}
+      <div className="mt-5 flex justify-end gap-2">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button type="submit" look="danger" busy={busy} disabled={typed !== undefined && text !== typed}>
+          {action}
+        </Button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,27 @@
+/** A line without axes, for a shape at a glance; the figures stand beside it. */
+interface Props {
+  values: (number | null)[];
+  label: string;
+  className?: string;
+}
+
+export function Sparkline({ values, label, className }: Props) {
+  const known = values.filter((value) => value !== null);
+  const top = Math.max(...known, 0) || 1;
+  const step = 100 / Math.max(1, values.length - 1);
+  let path = "";
+  let open = false;
+  values.forEach((value, index) => {
+    if (value === null) {
+      open = false;
+      return;
+    }
+    path += `${open ? "L" : "M"}${(index * step).toFixed(2)} ${(23 - (value / top) * 22).toFixed(2)}`;
+    open = true;
+  });
+  return (
+    <svg viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label={label} className={className ?? "h-6 w-24"}>
+      <path d={path} fill="none" stroke="var(--accent)" strokeWidth="1.5" vectorEffect="non-scaling-stroke" strokeLinejoin="round" />
+    </svg>
+  );
+}

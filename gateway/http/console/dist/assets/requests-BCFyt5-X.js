@@ -1,0 +1,1 @@
+export{n as TenantRequests}from"./one-BQ5r7xCt.js";

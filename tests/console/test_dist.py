@@ -1,0 +1,99 @@
+"""The committed build: made from the committed sources, small enough, split by page. Needs no node."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from gateway.http.console import DIST
+from scripts.console_types import TYPES
+
+ROOT = Path(__file__).parents[2]
+UI = ROOT / "admin_ui"
+SOURCES = (
+    "index.html",
+    "package-lock.json",
+    "package.json",
+    "public",
+    "src",
+    "tsconfig.json",
+    "vite.config.ts",
+)
+"""As vite.config.ts has them: both make the same digest, of all but the types, which leave nothing in the build."""
+
+FIRST_LOAD_BYTES_MAX = 300 * 1024
+"""Script, compressed, before anything is shown: the frame and the page's own chunk."""
+CHUNK_BYTES_MAX = 60 * 1024
+CHUNKS_MIN = 10
+_STATIC = re.compile(r"""(?:import|from)\s*["']\./([\w.-]+\.js)["']""")
+_LAZY = re.compile(r"""import\(\s*["'`]\./([\w.-]+\.js)["'`]\s*\)""")
+
+
+def _files(path: Path) -> list[Path]:
+    return [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+
+
+def _digest() -> str:
+    files = [file for name in SOURCES for file in _files(UI / name) if file != TYPES]
+    names = sorted((file.relative_to(UI).as_posix(), file) for file in files)
+    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {name}\n" for name, file in names)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _packed(path: Path) -> int:
+    return len(gzip.compress(path.read_bytes(), mtime=0))
+
+
+def _reached(names: set[str]) -> set[str]:
+    """These scripts and all that they import at once."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _STATIC.findall((DIST / "assets" / name).read_text())
+    return found
+
+
+def _entry() -> set[str]:
+    page = (DIST / "index.html").read_text()
+    return set(re.findall(r'(?:src|href)="/console/assets/([\w.-]+\.js)"', page))
+
+
+def test_is_built_from_these_sources() -> None:
+    assert (DIST / "sources.sha256").read_text().strip() == _digest(), (
+        "the console's sources have changed: run `make console` and commit gateway/http/console/dist"
+    )
+
+
+def test_first_load_is_small() -> None:
+    entry = _reached(_entry())
+    lazy = {name for script in entry for name in _LAZY.findall((DIST / "assets" / script).read_text())}
+    assert entry
+    assert len(lazy) >= CHUNKS_MIN, "pages are chunks of their own"
+    frame = sum(_packed(DIST / "assets" / name) for name in entry) + _packed(DIST / "theme.js")
+    for name in sorted(lazy):
+        own = sum(_packed(DIST / "assets" / one) for one in _reached({name}) - entry)
+        assert own <= CHUNK_BYTES_MAX, f"{name} and what it imports: {own} bytes"
+        assert frame + own <= FIRST_LOAD_BYTES_MAX, (
+            f"{name}: {frame + own} bytes of script before it is shown"
+        )
+
+
+def test_holds_nothing_that_does_not_belong() -> None:
+    names = [path.name for path in _files(DIST)]
+    assert not [name for name in names if name.endswith(".map")]
+    for path in _files(DIST / "assets"):
+        text = path.read_text()
+        assert "sourceMappingURL" not in text, path.name
+        assert str(ROOT) not in text, path.name
+
+
+def test_lock_file_names_no_registry() -> None:
+    lock = json.loads((UI / "package-lock.json").read_text())
+    assert lock["packages"]
+    assert not [name for name, package in lock["packages"].items() if "resolved" in package]
