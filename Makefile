@@ -54,7 +54,7 @@ callers: $(VENV)/.with-dev
 
 # Every process of an engine killed at random tokens, for forty rounds: no record of the usage journal is lost or torn.
 journal: $(VENV)/.with-dev
-	OMP_NUM_THREADS=1 JOURNAL_ROUNDS=40 $(BIN)/python -m pytest -q -s tests/engine/test_journal_kills.py $(ARGS)
+	OMP_NUM_THREADS=1 JOURNAL_ROUNDS=40 $(BIN)/python -m pytest -q -s --timeout 3600 tests/engine/test_journal_kills.py $(ARGS)
 
 # Streams cut at every token of every request and gone on with elsewhere: the joined stream is the uncut one.
 resume: $(VENV)/.with-dev

@@ -1,6 +1,6 @@
 """Tiny GGUF models of every element type, written with the `gguf` package.
 
-`write_gguf` converts the weights of `tests.models` as public converters do: other names, llama's query and
+`write_gguf` (for Mistral, whose files call themselves so, of family llama) converts the weights of `tests.models` as public converters do: other names, llama's query and
 key rows reordered, Gemma's norms stored with the 1. It returns what the file says after quantisation,
 under Hugging Face's names and conventions, so that a test can compare.
 """
@@ -97,8 +97,9 @@ def _write_metadata(writer: gguf.GGUFWriter, family: str, config: Mapping[str, A
     writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_rope_freq_base(config["rope_theta"])
+    if family == "gemma3" or config["model_type"] == "mistral":
+        writer.add_sliding_window(config["sliding_window"] or 0)
     if family == "gemma3":
-        writer.add_sliding_window(config["sliding_window"])
         writer.add_uint32("gemma3.attention.sliding_window_pattern", config["sliding_window_pattern"])
         writer.add_float32("gemma3.rope.freq_base_swa", config["rope_local_base_freq"])
     scaling = config["rope_scaling"]

@@ -143,7 +143,7 @@ def _llama(fields: _Fields, family: Family, dtype: str) -> ModelConfig:
         norm_eps=fields.number("rms_norm_eps"),
         rope_base=base,
         rope_scaling=scaling,
-        max_positions=_max_positions(fields.integer("max_position_embeddings"), scaling),
+        max_positions=scaling.reach(fields.integer("max_position_embeddings")),
         eos_token_ids=_token_ids(fields.get("eos_token_id")),
         bos_token_id=fields.get("bos_token_id"),
         act=_act(fields.get("hidden_act")),
@@ -170,13 +170,6 @@ def _llama_windows(fields: _Fields, family: Family, num_layers: int) -> tuple[in
         return _typed_windows(fields.get("layer_types"), window)
     first = fields.integer("max_window_layers")
     return tuple(window if layer >= first else None for layer in range(num_layers))
-
-
-def _max_positions(stated: int, scaling: RopeScaling) -> int:
-    """Checkpoints whose YaRN is switched on by hand often still state the original length."""
-    if scaling.kind != "yarn":
-        return stated
-    return max(stated, int(scaling.original_max_positions * scaling.factor))
 
 
 def _gemma3(fields: _Fields, family: Family, dtype: str) -> ModelConfig:

@@ -21,8 +21,9 @@ _GEMMA3_27B_LAYERS = 62
 """The one Gemma 3 whose queries are scaled by width / heads instead of the head's size; the format has
 no key for it."""
 _CONTROL_TOKEN = 3
+_YARN = RopeScaling()
+"""What a file that does not state YaRN's bounds means."""
 _LLAMA_LIKE: dict[str, Family] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
-"""Mistral's files call themselves llama."""
 
 
 def from_gguf(file: GGUFFile) -> ModelConfig:
@@ -53,6 +54,10 @@ class _Keys:
     def number(self, name: str, default: float | None = None) -> float:
         return self._metadata.float_of(f"{self._prefix}.{name}", default)
 
+    def optional_integer(self, name: str) -> int | None:
+        """Zero means that there is none."""
+        return self.integer(name, 0) or None
+
     def optional_number(self, name: str) -> float | None:
         return self.number(name) if f"{self._prefix}.{name}" in self._metadata else None
 
@@ -61,20 +66,29 @@ class _Keys:
         return self._metadata.int_of(key) if key in self._metadata else default
 
     def scaling(self) -> RopeScaling:
-        kind = self._metadata.str_of(f"{self._prefix}.rope.scaling.type", "none")
+        older = "linear" if f"{self._prefix}.rope.scale_linear" in self._metadata else "none"
+        kind = self._metadata.str_of(f"{self._prefix}.rope.scaling.type", older)
         if kind == "none":
             return RopeScaling()
         if kind == "linear":
-            return RopeScaling(kind="linear", factor=self.number("rope.scaling.factor"))
+            return RopeScaling(kind="linear", factor=self._factor())
         if kind == "yarn":
-            factor = self.number("rope.scaling.factor")
+            factor, stated = self._factor(), self.number("rope.scaling.attn_factor", 1.0)
             return RopeScaling(
                 kind="yarn",
                 factor=factor,
-                original_max_positions=self.integer("rope.scaling.original_context_length"),
-                attention_factor=yarn_attention_factor(factor),
+                original_max_positions=self.integer(
+                    "rope.scaling.original_context_length", self.integer("context_length")
+                ),
+                beta_fast=self.number("rope.scaling.yarn_beta_fast", _YARN.beta_fast),
+                beta_slow=self.number("rope.scaling.yarn_beta_slow", _YARN.beta_slow),
+                attention_factor=stated * yarn_attention_factor(factor),
             )
         raise ModelConfigError(f"rope scaling {kind!r} is not supported (none, linear and yarn are)")
+
+    def _factor(self) -> float:
+        older = self.optional_number("rope.scale_linear")
+        return self.number("rope.scaling.factor", older)
 
 
 def _llama(file: GGUFFile, keys: _Keys, family: Family) -> ModelConfig:
@@ -87,6 +101,8 @@ def _llama(file: GGUFFile, keys: _Keys, family: Family) -> ModelConfig:
     )
     head_dim, scaling = keys.integer("attention.key_length", hidden // heads), keys.scaling()
     bos = keys.token("bos_token_id", 1 if family == "llama" else None)
+    # Mistral's files call themselves llama, and state its window. Qwen's may state one that the model does not use.
+    window = keys.optional_integer("attention.sliding_window") if family == "llama" else None
     return ModelConfig(
         family=family,
         num_layers=num_layers,
@@ -100,7 +116,7 @@ def _llama(file: GGUFFile, keys: _Keys, family: Family) -> ModelConfig:
         rope_base=keys.number("rope.freq_base", 10_000.0),
         rope_scaling=scaling,
         rope_freq_divisors=_freq_divisors(file),
-        max_positions=keys.integer("context_length"),
+        max_positions=scaling.reach(keys.integer("context_length")),
         eos_token_ids=_end_tokens(file.metadata),
         bos_token_id=bos,
         tie_embeddings="output.weight" not in file.tensors,
@@ -108,7 +124,7 @@ def _llama(file: GGUFFile, keys: _Keys, family: Family) -> ModelConfig:
         out_bias="blk.0.attn_output.bias" in file.tensors,
         qk_norm=family == "qwen3",
         mlp_bias="blk.0.ffn_gate.bias" in file.tensors,
-        layer_windows=(None,) * num_layers,
+        layer_windows=(window,) * num_layers,
         attention_scale=head_dim**-0.5,
     )
 

@@ -40,6 +40,13 @@ class RopeScaling:
     truncate: bool = True
     """YaRN: the two bounds between which it blends are whole frequencies."""
 
+    def reach(self, stated: int) -> int:
+        """Positions of a model. Where YaRN is switched on by hand, the checkpoint often still states the length it
+        starts from."""
+        if self.kind != "yarn":
+            return stated
+        return max(stated, int(self.original_max_positions * self.factor))
+
 
 def yarn_attention_factor(factor: float, weight: float = 1.0) -> float:
     """What YaRN multiplies cosines and sines with when a context is stretched by `factor`."""

@@ -13,7 +13,7 @@ import pytest
 from engine.gguf import GGUFError
 from engine.models.config_reader import read_config
 from engine.models.gguf_config import patterned_windows
-from engine.models.model_config import ModelConfigError, RopeScaling
+from engine.models.model_config import ModelConfigError, RopeScaling, yarn_attention_factor
 
 BASE: dict[str, int | float | str] = {
     "block_count": 6,
@@ -24,6 +24,7 @@ BASE: dict[str, int | float | str] = {
     "attention.head_count_kv": 2,
     "attention.layer_norm_rms_epsilon": 0.5,
 }
+YARN_4 = yarn_attention_factor(4.0)
 TOKENS = ["<pad>", "<eos>", "<end_of_turn>", "word", "<|eot_id|>"]
 
 
@@ -91,6 +92,52 @@ def test_gemma3(tmp_path: Path) -> None:
     assert (config.attention_scale, config.embedding_scale) == (32**-0.5, 8.0)
     assert config.tie_embeddings
     assert config.act == "gelu_tanh"
+
+
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "max_positions"),
+    [
+        ({"rope.scaling.original_context_length": 512}, {"original_max_positions": 512}, 2048),
+        # Switched on by hand: the context is stated as it was, or nothing else is.
+        ({"rope.scaling.original_context_length": 2048}, {"original_max_positions": 2048}, 8192),
+        ({}, {"original_max_positions": 2048}, 8192),
+        (
+            {"rope.scaling.attn_factor": 0.5, "rope.scaling.yarn_beta_fast": 16.0, "rope.scaling.yarn_beta_slow": 2.0},
+            {"original_max_positions": 2048, "beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 0.5 * YARN_4},
+            8192,
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_yarn_and_how_far_it_reaches(
+    tmp_path: Path, architecture: str, changes: dict[str, Any], expected: dict[str, Any], max_positions: int
+) -> None:
+    config = read_config(_write(tmp_path / "m.gguf", architecture, YARN | changes))
+    assert config.rope_scaling == RopeScaling("yarn", 4.0, **{"attention_factor": YARN_4, **expected})
+    assert config.max_positions == max_positions
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}, {"rope.scale_linear": 2.0}],
+    ids=["now", "older"],
+)
+def test_linear_scaling(tmp_path: Path, changes: dict[str, Any]) -> None:
+    config = read_config(_write(tmp_path / "m.gguf", "qwen2", changes))
+    assert config.rope_scaling == RopeScaling("linear", 2.0)
+    assert config.max_positions == 2048, "the file states the stretched length"
+
+
+def test_a_window_is_mistrals_and_nobody_elses(tmp_path: Path) -> None:
+    """A Qwen states one that it does not use; 0 is none."""
+    for architecture, window, expected in (("llama", 64, 64), ("llama", 0, None), ("qwen2", 64, None)):
+        path = _write(
+            tmp_path / f"{architecture}{window}.gguf", architecture, {"attention.sliding_window": window}
+        )
+        assert read_config(path).layer_windows == (expected,) * 6
 
 
 def test_gemma3_of_62_layers_scales_queries_by_width_over_heads(tmp_path: Path) -> None:

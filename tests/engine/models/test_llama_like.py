@@ -1,4 +1,7 @@
-"""Qwen 2, Qwen 3 and Mistral, which the llama decoder serves, against `transformers` and against mutants."""
+"""Qwen 2, Qwen 3 and Mistral, which the llama decoder serves, against `transformers` and against mutants.
+
+From GGUF files: test_gguf_families.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from engine.models.loader import load_model
 from engine.models.model_config import ModelConfig, ModelConfigError, RopeScaling
 from tests.engine.models.oracle import FP32_MAX, largest_error, oracle_logprobs, random_prompt, top_errors
 from tests.engine.models.paged import greedy, teacher_forced
-from tests.gguf_models import write_gguf
-from tests.models import LLAMA_LIKE, llama_weights, write_tiny_llama
+from tests.models import write_tiny_llama
 
 FAMILIES = ("qwen2", "qwen3", "mistral")
 LENGTH = 200  # over three windows, and three times the length that YaRN stretches
@@ -140,19 +142,6 @@ def test_qwen3_without_a_norm_weight_fails(
         norm = getattr(layer.attention, which)  # type: ignore[attr-defined]  # every layer is a LlamaLayer
         norm.weight.fill_(1.0)
     assert largest_error(teacher_forced(model, PROMPT), expected["qwen3"]) > FP32_MAX
-
-
-@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
-def test_a_gguf_file_of_the_family_computes_the_same(tmp_path: Path, family: str) -> None:
-    config = LLAMA_LIKE[family] | {"vocab_size": 512, "use_sliding_window": False}
-    weights = llama_weights(config, seed=7)
-    write_gguf(tmp_path / "m.gguf", family, config, weights, "F32")
-    write_tiny_llama(tmp_path / "hf", family=family, use_sliding_window=False)
-    found = read_config(tmp_path / "m.gguf")
-    assert found.max_positions == 1024
-    prompt = PROMPT[:120]
-    ours = teacher_forced(_load(tmp_path / "m.gguf"), prompt)
-    assert largest_error(ours, oracle_logprobs(tmp_path / "hf", prompt)) < FP32_MAX
 
 
 def test_yarn_tells_how_far_positions_reach(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.gguf_models import write_gguf
 from tests.models import (
     GEMMA3_CONFIG,
     LLAMA_CONFIG,
+    LLAMA_LIKE,
     gemma3_weights,
     llama_weights,
     write_tiny_gemma3,
@@ -45,16 +46,25 @@ CONFIGS = {
     "llama": LLAMA_CONFIG | WIDE | {"rope_scaling": None, "num_key_value_heads": 2},
     "gemma3": GEMMA3_CONFIG | WIDE | {"sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
 }
+OTHERS = {
+    family: LLAMA_LIKE[family] | WIDE | {"num_key_value_heads": 2, "use_sliding_window": False}
+    for family in ("qwen2", "qwen3")
+}
 PROMPT = random_prompt(60, 96)
 
 
-@pytest.mark.parametrize("kind", TensorType, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [(family, kind) for family in CONFIGS for kind in TensorType]
+    + [(family, kind) for family in OTHERS for kind in TensorType if kind.name.endswith("_K")],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_gguf_equals_safetensors_of_its_dequantised_weights(
     tmp_path: Path, family: str, kind: TensorType
 ) -> None:
-    config = CONFIGS[family]
-    draw = llama_weights if family == "llama" else gemma3_weights
+    """Qwen's files of the other types: test_gguf_families. Mistral's are llama's."""
+    config = (CONFIGS | OTHERS)[family]
+    draw = gemma3_weights if family == "gemma3" else llama_weights
     path = tmp_path / "tiny.gguf"
     stored = write_gguf(path, family, config, draw(config, seed=5), kind.name)
     (tmp_path / "config.json").write_text(json.dumps(config))
