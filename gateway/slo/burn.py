@@ -42,8 +42,8 @@ WINDOWS_S: Final[Mapping[str, int]] = {
 
 REQUESTS_MIN: Final = 30
 """In the longer window: fewer say nothing about a rate."""
-BAD_MIN: Final = 3
-"""In the longer window: one mishap is no trend, however few requests there are."""
+BAD_MIN: Final[Mapping[Severity, int]] = {"page": 10, "ticket": 3}
+"""In the longer window: one mishap is no trend, and a few wake nobody, however few requests there are."""
 
 
 class BurnRule(NamedTuple):
@@ -125,4 +125,7 @@ def _is_met(state: State, rule: BurnRule, ease: float) -> bool:
     if long is None or short is None or min(long, short) < rule.factor * ease:
         return False
     requests = state.requests[rule.long]
-    return requests >= REQUESTS_MIN and round(long * requests * state.objective.allowed_bad) >= BAD_MIN
+    return (
+        requests >= REQUESTS_MIN
+        and round(long * requests * state.objective.allowed_bad) >= BAD_MIN[rule.severity]
+    )
