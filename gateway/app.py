@@ -43,6 +43,7 @@ from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.pipeline import Parts, Pipeline
+from gateway.pool.access import EngineAccess, PoolAccess
 from gateway.routing import Catalogue, Replicas
 from gateway.routing.target import ReplicaRow
 from gateway.sessions import SessionDirectory, SessionService
@@ -93,7 +94,8 @@ class GatewayApp:
         )
         self.cache = create_cache(settings.cache)
         self.engine_key = settings.upstream.engine_key()
-        self.catalogue = Catalogue(self.database, clock)
+        self.access = PoolAccess(lambda: self.master, entropy)
+        self.catalogue = Catalogue(self.database, clock, self.access)
         self.replicas = Replicas(clock, self.metrics, _draw(entropy))
         self.client = UpstreamClient(settings.upstream)
         self.blobs = open_blobs(settings.server.files, settings.exports.s3_credentials_file)
@@ -277,6 +279,7 @@ class GatewayApp:
             ids=self.ids,
             clock=self.clock,
             body_bytes_max=self.settings.server.max_body_bytes,
+            pool_access=self.access,
             exports=configured_store(self.settings.exports),
             load_of=self.replicas.load_of,
         )
@@ -291,9 +294,10 @@ class GatewayApp:
 
     async def ask_status(self, row: ReplicaRow) -> EngineStatus | None:
         if row.engine_kind != OWN_ENGINE:
+            access = row.access or EngineAccess()
             # An engine that somebody else runs must never see the key of ours.
-            key = self.engine_key if row.engine_kind != "external" else None
-            return await poll_others(self.client, row.url, key, POLL_TIMEOUT_S)
+            key = self.engine_key if row.engine_kind != "external" else access.api_key
+            return await poll_others(self.client, row.url, key, POLL_TIMEOUT_S, access.tls)
         return await poll_status(self.client, row.url, self.engine_key, POLL_TIMEOUT_S)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

@@ -22,6 +22,8 @@ from gateway.idempotency.repository import owner_of, reseal, sealed_answers
 from gateway.ids import IdSource
 from gateway.keyring import Keyring, SecretBox, added, key_id_of, without, write_keys
 from gateway.migrate import check_schema
+from gateway.pool.access import SECRET_PURPOSE, secret_owner
+from gateway.pool.repository import PoolRepository
 from gateway.settings import Settings, SettingsError
 from gateway.tenancy.keys import master_ring, pepper_ring
 from gateway.tenancy.repository import TenancyRepository
@@ -70,6 +72,9 @@ class Secrets:
         async with self._database.transaction() as connection:
             async for batch in _sealed(connection):
                 used.update(key_id_of(sealed)[0] or "" for _, _, sealed in batch)
+        async with self._database.write() as session:
+            for _, sealed in await PoolRepository().sealed_keys(session):
+                used[key_id_of(sealed)[0] or ""] += 1
         used[[*ring.keys.by_id][-1]] += used.pop("", 0)  # sealed before there were ids
         return _uses(ring, used)
 
@@ -89,6 +94,22 @@ class Secrets:
     async def seal_again(self) -> int:
         """How much was sealed under an older key, and is sealed under the current one now."""
         await check_schema(self._database)
+        return await self._seal_answers_again() + await self._seal_pools_again()
+
+    async def _seal_pools_again(self) -> int:
+        """The keys of engines that somebody else runs."""
+        box, count = SecretBox(master_ring(self._settings.security), SECRET_PURPOSE, os.urandom), 0
+        pools = PoolRepository()
+        async with self._database.write() as session:
+            for pool_id, sealed in await pools.sealed_keys(session):
+                owner = secret_owner(pool_id)
+                plain = None if box.is_current(sealed) else box.open(sealed, owner)
+                if plain is not None:
+                    await pools.reseal(session, pool_id, box.close(plain, owner))
+                    count += 1
+        return count
+
+    async def _seal_answers_again(self) -> int:
         box, count = SecretBox(master_ring(self._settings.security), "idempotency", os.urandom), 0
         async with self._database.transaction() as connection:
             async for batch in _sealed(connection):

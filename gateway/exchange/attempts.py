@@ -21,6 +21,7 @@ from gateway.exchange.sink import Sink
 from gateway.exchange.state import Attempt, Exchange
 from gateway.ids import PoolId, ReplicaId
 from gateway.obs.metrics import Metrics
+from gateway.pool.access import EngineAccess
 from gateway.routing import LiveReplica, Replicas, Target
 from gateway.routing.target import PoolTimes
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
@@ -30,6 +31,8 @@ from gateway.wire.answer import Rename, RenameAny
 __all__ = ["Attempts"]
 
 ATTEMPTS_MAX = 3
+EXTERNAL = "external"
+NO_ACCESS = EngineAccess()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class Attempts:
 
     def _open(self, exchange: Exchange, number: int, replica: LiveReplica, is_fresh: bool) -> Attempt:
         target, continued = exchange.target, exchange.continued
+        access = target.access or NO_ACCESS
         dialect = dialect_of(target.engine_kind, self.dialects)
         rename = (
             Rename.between(target.upstream_model, target.served_model)
@@ -95,7 +99,8 @@ class Attempts:
             replica=replica,
             dialect=dialect,
             # An engine that somebody else runs must never see the key of ours.
-            key=self.engine_key if target.engine_kind != "external" else None,
+            key=self.engine_key if target.engine_kind != EXTERNAL else access.api_key,
+            tls=access.tls,
             scanner=StreamScanner(not exchange.request.include_usage, rename, exchange.continuation),
             rename=rename,
             epoch=replica.epoch,

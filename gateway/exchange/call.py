@@ -80,7 +80,12 @@ class UpstreamCalls:
             assert exchange.continuation is not None
             call = attempt.dialect.resumed(attempt.url, call, exchange.continuation, attempt.resumed_from)
         reply = await self._client.post(
-            call.url, call.headers, call.body, fresh=attempt.is_fresh, connect_s=deadlines.timeouts.connect_s
+            call.url,
+            call.headers,
+            call.body,
+            fresh=attempt.is_fresh,
+            connect_s=deadlines.timeouts.connect_s,
+            tls=attempt.tls,
         )
         attempt.reply = reply
         load = read_load(reply.headers)

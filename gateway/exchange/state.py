@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 
 from gateway.exchange.keep_alive import KeepAlive
@@ -38,7 +39,7 @@ class Attempt:
     number: int
     replica: LiveReplica
     dialect: Dialect
-    key: str | None
+    key: str | None = field(repr=False)
     scanner: StreamScanner
     rename: Rename | RenameAny | None
     epoch: str | None
@@ -53,6 +54,8 @@ class Attempt:
     """The engine is done with it: nothing is left to abort, and it no longer counts as in flight."""
     is_complete: bool = False
     """The whole answer has come from the engine."""
+    tls: ssl.SSLContext | None = None
+    """Whom to trust there, in place of the system's authorities."""
     resumed_from: int | None = None
     """The attempt whose answer this one goes on with."""
     is_refused: bool = False

@@ -46,6 +46,8 @@ class Pool(Base):
     between_tokens_timeout_s: Mapped[float | None]
     total_timeout_s: Mapped[float | None]
     keep_alive_s: Mapped[float | None]
+    # What an external pool's engines are called with, under the master key.
+    sealed_api_key: Mapped[bytes | None]
     # No route leads to it any more and its replicas leave; the row stays for their journals.
     deleted_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)

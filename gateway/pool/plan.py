@@ -75,6 +75,7 @@ class PoolView:
     generation: int
     wanted: bool
     traffic: TrafficPolicy = DEFAULT_TRAFFIC
+    sealed_api_key: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,17 @@ Place: the supervisor's eyes. Our own engines tell their epoch and state; a thir
 ready when it lists its models. Knows no desired state and decides nothing.
 """
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
 
+from gateway.pool.access import EngineAccess
 from gateway.pool.spec import EngineKind
+from gateway.upstream.addresses import CheckedResolver
+from gateway.upstream.native import authorization
 
 __all__ = ["EngineState", "EngineStatus", "Probe"]
 
@@ -37,13 +41,17 @@ class Probe:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._client: aiohttp.ClientSession | None = None
 
-    async def status(self, url: str, kind: EngineKind) -> EngineStatus | None:
-        """The engine's state, or None when it does not answer as an engine does."""
+    async def status(
+        self, url: str, kind: EngineKind, access: EngineAccess | None = None
+    ) -> EngineStatus | None:
+        """The engine's state, or None when it does not answer as an engine does. `access` is the pool's own."""
+        access = access or EngineAccess()
         try:
             if kind == "tollway":
                 return _parse(await self._json(f"{url}/internal/status", self._headers))
             # An engine that somebody else runs must never see the key of ours.
-            await self._json(f"{url}/v1/models", {} if kind == "external" else self._headers)
+            headers = authorization(access.api_key) if kind == "external" else self._headers
+            await self._json(f"{url}/v1/models", headers, access.tls)
             return EngineStatus("ready")
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
             return None
@@ -60,9 +68,15 @@ class Probe:
         if self._client is not None:
             await self._client.close()
 
-    async def _json(self, url: str, headers: Mapping[str, str]) -> object:
-        async with self._session().get(url, headers=headers) as answer:
-            answer.raise_for_status()
+    async def _json(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> object:
+        async with self._session().get(
+            url,
+            headers=headers,
+            ssl=tls or True,
+            allow_redirects=False,  # nobody is sent elsewhere with a key
+        ) as answer:
+            if answer.status != 200:
+                raise ValueError("it refuses to say")
             if answer.content_length is not None and answer.content_length > _ANSWER_BYTES_MAX:
                 raise ValueError("a status answer of that size is none")
             parsed: object = await answer.json(content_type=None)
@@ -71,7 +85,7 @@ class Probe:
     def _session(self) -> aiohttp.ClientSession:
         if self._client is None:
             # A fresh connection each time: a restarted replica at the same address is met at once.
-            connector = aiohttp.TCPConnector(force_close=True)
+            connector = aiohttp.TCPConnector(force_close=True, resolver=CheckedResolver())
             self._client = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         return self._client
 

@@ -130,6 +130,7 @@ class PoolRepository:
                 generation=pool.generation,
                 desired_state="running" if pool.wanted else "stopped",
                 reserved_tenants=sorted(set(reserved_tenants)),
+                sealed_api_key=pool.sealed_api_key,
                 updated_at=func.now(),
                 **pool.traffic.model_dump(),
             )
@@ -144,7 +145,13 @@ class PoolRepository:
         await session.execute(
             update(Pool)
             .where(Pool.id == pool_id)
-            .values(name=name, desired_state="stopped", deleted_at=func.now(), updated_at=func.now())
+            .values(
+                name=name,
+                desired_state="stopped",
+                sealed_api_key=None,
+                deleted_at=func.now(),
+                updated_at=func.now(),
+            )
         )
 
     async def insert_pool(
@@ -155,6 +162,7 @@ class PoolRepository:
         spec: EngineSpec,
         reserved_tenants: Sequence[str],
         traffic: TrafficPolicy = DEFAULT_TRAFFIC,
+        sealed_api_key: bytes | None = None,
     ) -> bool:
         """False if the name is taken."""
         written = await session.execute(
@@ -164,12 +172,22 @@ class PoolRepository:
                 name=name,
                 spec=spec.model_dump(mode="json", exclude_defaults=True),
                 reserved_tenants=sorted(set(reserved_tenants)),
+                sealed_api_key=sealed_api_key,
                 **traffic.model_dump(),
             )
             .on_conflict_do_nothing(index_elements=[Pool.name])
             .returning(Pool.id)
         )
         return written.first() is not None
+
+    async def sealed_keys(self, session: WriteSession) -> list[tuple[PoolId, bytes]]:
+        """Of all pools, those that are deleted too; locked until the transaction ends."""
+        query = select(Pool.id, Pool.sealed_api_key).where(Pool.sealed_api_key.is_not(None))
+        rows = await session.execute(query.order_by(Pool.id).with_for_update())
+        return [(PoolId(pool_id), sealed) for pool_id, sealed in rows if sealed is not None]
+
+    async def reseal(self, session: WriteSession, pool_id: PoolId, fresh: bytes) -> None:
+        await session.execute(update(Pool).where(Pool.id == pool_id).values(sealed_api_key=fresh))
 
     async def replicas(self, session: ReadSession, node: str) -> list[ReplicaView]:
         """The node's replicas that are not stopped for good, oldest first."""
@@ -299,6 +317,7 @@ def _pool(row: Pool) -> PoolView:
         generation=row.generation,
         wanted=row.desired_state == "running",
         traffic=TrafficPolicy.model_validate({name: getattr(row, name) for name in _TRAFFIC}),
+        sealed_api_key=row.sealed_api_key,
     )
 
 

@@ -4,18 +4,21 @@ Place: the composition root of the pools. Knows the settings; decides nothing ab
 """
 
 import asyncio
+import os
 import signal
 import socket
 
 from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.obs.metrics import Metrics, serve_metrics
+from gateway.pool.access import PoolAccess
 from gateway.pool.local import LocalLauncher
 from gateway.pool.plan import Limits
 from gateway.pool.probe import Probe
 from gateway.pool.static import StaticLauncher
 from gateway.pool.supervisor import Supervisor
 from gateway.settings import Settings, SettingsError
+from gateway.tenancy.keys import master_ring
 
 __all__ = ["serve_pool"]
 
@@ -37,6 +40,7 @@ async def serve_pool(settings: Settings, *, drain_on_exit: bool, open_engines: b
         database,
         {"tollway": local, "vllm": local, "sglang": local, "external": StaticLauncher()},
         probe,
+        PoolAccess(lambda: master_ring(settings.security), os.urandom),
         node=socket.gethostname(),
         limits=Limits(settings.pool.ready_timeout_s, settings.pool.drain_timeout_s, RESTART_BACKOFF_MAX_S),
         clock=SystemClock(),

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
+from gateway.pool.access import trusting
+
 __all__ = ["EngineKind", "EngineSpec", "FlagValue", "Placement", "ServedName"]
 
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
@@ -25,6 +27,9 @@ OWNED_FLAGS = frozenset(
         "tensor-parallel-size", "pipeline-parallel-size", "tp-size", "pp-size", "device",
     }
 )  # fmt: skip
+
+
+CA_BUNDLE_CHARS_MAX = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class EngineSpec(BaseModel):
     """Engine flags without dashes, by vLLM's names; `true` is a bare flag."""
     urls: tuple[AnyHttpUrl, ...] = ()
     """Where an `external` engine answers; somebody else starts it."""
+    ca_bundle: str | None = Field(default=None, max_length=CA_BUNDLE_CHARS_MAX)
+    """Certificates (PEM) of the authorities that vouch for an `external` engine, in place of the system's."""
     min_replicas: int = Field(default=1, ge=0, le=256)
     max_replicas: int = Field(default=1, ge=1, le=256)
 
@@ -78,6 +85,8 @@ class EngineSpec(BaseModel):
             raise ValueError("served_names: a name is given twice")
         if self.kind == "external":
             return self._consistent_external()
+        if self.ca_bundle is not None:
+            raise ValueError("ca_bundle: only for kind 'external'; the others are on this machine")
         if self.urls:
             raise ValueError("urls: only for kind 'external'; a launcher gives the others their address")
         if self.min_replicas > self.max_replicas:
@@ -107,6 +116,10 @@ class EngineSpec(BaseModel):
                 raise ValueError(
                     "urls: an address has no user, password, query or fragment; it is shown in clear"
                 )
+        if self.ca_bundle is not None:
+            if not any(url.scheme == "https" for url in self.urls):
+                raise ValueError("ca_bundle: no address of the pool is https")
+            trusting(self.ca_bundle)
         if self.flags or self.gpus:
             raise ValueError("flags, gpus: an external engine is not started here and takes none")
         return self

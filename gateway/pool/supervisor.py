@@ -15,6 +15,7 @@ from gateway.db import Database, is_unavailable
 from gateway.ids import ReplicaId
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
+from gateway.pool.access import PoolAccess
 from gateway.pool.actor import Actor, JournalDir, Memory
 from gateway.pool.launcher import Launcher
 from gateway.pool.plan import Act, Limits, PoolView, ReplicaState, ReplicaView, Seen, is_stable, plan
@@ -46,6 +47,7 @@ class Supervisor:
         database: Database,
         launchers: Mapping[EngineKind, Launcher],
         probe: Probe,
+        access: PoolAccess,
         *,
         node: str,
         limits: Limits,
@@ -58,6 +60,7 @@ class Supervisor:
         self._repository = PoolRepository()
         self._launchers = launchers
         self._probe = probe
+        self._access = access
         self._node = node
         self._owner = own_identity()
         self._limits = limits
@@ -156,16 +159,15 @@ class Supervisor:
             replicas = await self._repository.replicas(session, self._node)
         if drain_all:
             pools = [replace(pool, wanted=False) for pool in pools]
-        kinds = {pool.id: pool.spec.kind for pool in pools}
-        looks = await asyncio.gather(
-            *(self._look_at(replica, kinds[replica.pool_id]) for replica in replicas)
-        )
+        of = {pool.id: pool for pool in pools}
+        looks = await asyncio.gather(*(self._look_at(replica, of[replica.pool_id]) for replica in replicas))
         seen = dict(zip((replica.id for replica in replicas), looks, strict=True))
         for gone in self._actor.memory.keys() - seen.keys():
             del self._actor.memory[gone]
         return _World(pools, replicas, seen)
 
-    async def _look_at(self, replica: ReplicaView, kind: EngineKind) -> Seen:
+    async def _look_at(self, replica: ReplicaView, pool: PoolView) -> Seen:
+        kind = pool.spec.kind
         memory = self._actor.memory.setdefault(replica.id, Memory())
         if replica.state == "failed":
             return Seen(None, None)
@@ -181,7 +183,8 @@ class Supervisor:
         observed = await launcher.observe(memory.running)
         status = None
         if observed.alive and replica.url is not None:
-            status = await self._probe.status(replica.url, kind)
+            access = self._access.of(pool.id, pool.sealed_api_key, pool.spec.ca_bundle)
+            status = await self._probe.status(replica.url, kind, access)
         now = self._clock.monotonic()
         if status is not None or memory.answered_at is None:
             memory.answered_at = now

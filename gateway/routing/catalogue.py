@@ -18,6 +18,7 @@ from gateway.clock import Clock
 from gateway.db import Database
 from gateway.ids import RouteId, TenantId
 from gateway.ledger.types import Prices
+from gateway.pool.access import PoolAccess
 from gateway.routing.repository import BATCH_COMPONENTS, COMPONENTS, RoutingRepository
 from gateway.routing.target import (
     Permission,
@@ -37,8 +38,9 @@ _NOTHING = RoutingRows((), (), {}, ())
 class Catalogue:
     """`load()` before the first look-up and whenever the `routing` or `tenancy` revision moves."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, access: PoolAccess | None = None) -> None:
         self._database = database
+        self._access = access
         self.clock = clock
         self._repository = RoutingRepository()
         self._loading = asyncio.Lock()
@@ -53,7 +55,7 @@ class Catalogue:
     async def load(self) -> None:
         """Errors of the database pass: what was read before stays in use."""
         async with self._loading, self._database.read() as session:
-            rows = await self._repository.rows(session)
+            rows = await self._repository.rows(session, self._access)
             permissions = await self._repository.permissions(session)
             self.tenants = await self._repository.tenants(session)
         self._rows = rows
@@ -181,4 +183,5 @@ def _target(route: RouteRow, pool: PoolRow, current: _Current) -> Target:
         default_max_output=route.default_max_output,
         created_at=route.created_at,
         times=pool.times,
+        access=pool.access,
     )

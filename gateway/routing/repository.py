@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
+from gateway.pool.access import PoolAccess
 from gateway.pool.models import Pool, Replica
 from gateway.routing.models import Price, Route
 from gateway.routing.target import (
@@ -34,8 +35,9 @@ BATCH_COMPONENTS = ("batch_input", "batch_cached_input", "batch_output")
 
 
 class RoutingRepository:
-    async def rows(self, session: ReadSession) -> RoutingRows:
-        pools = {PoolId(row.id): _pool(row) for row in await session.scalars(select(Pool))}
+    async def rows(self, session: ReadSession, access: PoolAccess | None = None) -> RoutingRows:
+        """With `access` the pools' secrets are opened."""
+        pools = {PoolId(row.id): _pool(row, access) for row in await session.scalars(select(Pool))}
         routes = await session.scalars(select(Route).where(Route.published))
         prices = await session.scalars(select(Price).order_by(Price.valid_from))
         replicas = await session.scalars(
@@ -207,7 +209,7 @@ def _route(row: Route) -> RouteRow:
     )
 
 
-def _pool(row: Pool) -> PoolRow:
+def _pool(row: Pool, access: PoolAccess | None) -> PoolRow:
     """The specification is the pool's own; here it only has to name the model and the way to speak to it."""
     spec: dict[str, Any] = row.spec
     names = spec.get("served_names") or [row.name]
@@ -218,16 +220,19 @@ def _pool(row: Pool) -> PoolRow:
         row.total_timeout_s,
         row.keep_alive_s,
     )
+    pool_id = PoolId(row.id)
     return PoolRow(
-        PoolId(row.id),
+        pool_id,
         str(spec.get("kind", "tollway")),
         str(names[0]),
         row.strategy,
         frozenset(TenantId(tenant) for tenant in row.reserved_tenants),
         times if times != PoolTimes() else None,
+        access.of(pool_id, row.sealed_api_key, spec.get("ca_bundle")) if access is not None else None,
     )
 
 
 def _replica(row: Replica, pool: PoolRow) -> ReplicaRow:
     assert row.url is not None, "selected by it"
-    return ReplicaRow(ReplicaId(row.id), pool.id, row.url.rstrip("/"), row.epoch, pool.engine_kind)
+    url = row.url.rstrip("/")
+    return ReplicaRow(ReplicaId(row.id), pool.id, url, row.epoch, pool.engine_kind, pool.access)

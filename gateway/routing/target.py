@@ -10,6 +10,7 @@ from typing import Literal
 
 from gateway.ids import PoolId, ReplicaId, RouteId, TenantId
 from gateway.ledger.types import Prices
+from gateway.pool.access import EngineAccess
 
 __all__ = [
     "BATCH_CLASS",
@@ -57,6 +58,8 @@ class Target:
     """What requests of class `batch` pay; the same as others when there are none."""
     times: PoolTimes | None = None
     """None: the gateway's settings hold."""
+    access: EngineAccess | None = None
+    """What engines that somebody else runs ask for."""
 
     def prices_for(self, request_class: RequestClass) -> Prices:
         return self.batch_prices or self.prices if request_class == BATCH_CLASS else self.prices
@@ -102,6 +105,7 @@ class PoolRow:
     strategy: str
     reserved_tenants: frozenset[TenantId]
     times: PoolTimes | None = None
+    access: EngineAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,7 @@ class ReplicaRow:
     url: str
     epoch: str | None
     engine_kind: str
+    access: EngineAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 import aiohttp
 
 from gateway.settings import UpstreamSettings
+from gateway.upstream.addresses import CheckedResolver, Lookup
 
 __all__ = [
     "ConnectFailed",
@@ -109,8 +111,10 @@ class UpstreamReply:
 class UpstreamClient:
     """One per process; `start()` inside the running loop, `close()` at the end."""
 
-    def __init__(self, settings: UpstreamSettings) -> None:
+    def __init__(self, settings: UpstreamSettings, lookup: Lookup | None = None) -> None:
+        """`lookup` of names in place of the system's."""
         self._settings = settings
+        self._lookup = lookup
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s)
         self._pooled: aiohttp.ClientSession | None = None
         self._fresh: aiohttp.ClientSession | None = None
@@ -120,10 +124,14 @@ class UpstreamClient:
         trace.on_connection_reuseconn.append(_note_reuse)
         limit = self._settings.max_connections
         pool = aiohttp.TCPConnector(
-            limit=limit, keepalive_timeout=IDLE_CONNECTION_S, enable_cleanup_closed=False
+            limit=limit,
+            keepalive_timeout=IDLE_CONNECTION_S,
+            enable_cleanup_closed=False,
+            resolver=CheckedResolver(self._lookup),
         )
         self._pooled = self._session(pool, [trace])
-        self._fresh = self._session(aiohttp.TCPConnector(limit=limit, force_close=True), [])
+        fresh = aiohttp.TCPConnector(limit=limit, force_close=True, resolver=CheckedResolver(self._lookup))
+        self._fresh = self._session(fresh, [])
 
     async def close(self) -> None:
         for session in (self._pooled, self._fresh):
@@ -139,9 +147,10 @@ class UpstreamClient:
         *,
         fresh: bool = False,
         connect_s: float | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> UpstreamReply:
         """Returns when the answer's headers are there. `fresh`: not on a kept connection. `connect_s`: other than the
-        setting's time to connect."""
+        setting's time to connect. `tls`: whom to trust, in place of the system's authorities."""
         session = self._fresh if fresh else self._pooled
         assert session is not None, "the client is not started"
         trace, timeout = _Trace(), self._timeout
@@ -156,6 +165,7 @@ class UpstreamClient:
                     timeout=timeout,
                     allow_redirects=False,  # an engine must not send a prompt, or the gateway, elsewhere
                     trace_request_ctx=trace,
+                    ssl=tls or True,
                 )
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -165,7 +175,13 @@ class UpstreamClient:
             raise kind(str(error)) from error
 
     async def fetch(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
     ) -> tuple[int, bytes]:
         """A small side call (status, abort, journal): status and whole body within `timeout_s`."""
         assert self._pooled is not None, "the client is not started"
@@ -173,7 +189,7 @@ class UpstreamClient:
             async with (
                 asyncio.timeout(timeout_s),
                 self._pooled.request(
-                    method, url, headers=headers, data=body, allow_redirects=False
+                    method, url, headers=headers, data=body, allow_redirects=False, ssl=tls or True
                 ) as response,
             ):
                 return response.status, await response.read()

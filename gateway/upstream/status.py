@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 from gateway.upstream.client import UpstreamClient, UpstreamError
 from gateway.upstream.native import authorization
 from gateway.wire.load import EngineStatus, read_exposition, read_status
@@ -23,11 +25,17 @@ async def poll_status(
 
 
 async def poll_others(
-    client: UpstreamClient, base_url: str, key: str | None, timeout_s: float
+    client: UpstreamClient,
+    base_url: str,
+    key: str | None,
+    timeout_s: float,
+    tls: ssl.SSLContext | None = None,
 ) -> EngineStatus | None:
     """Of a third party's engine, from its metrics: nothing but load. None when it shows none."""
     try:
-        status, raw = await client.fetch("GET", f"{base_url}/metrics", authorization(key), None, timeout_s)
+        status, raw = await client.fetch(
+            "GET", f"{base_url}/metrics", authorization(key), None, timeout_s, tls
+        )
     except UpstreamError:
         return None
     load = read_exposition(raw.decode(errors="replace")) if status == 200 else None

@@ -21,6 +21,7 @@ from gateway.exports.store import BlobStore
 from gateway.http.admin.access import Caller
 from gateway.http.auth import Authenticator
 from gateway.ids import IdSource, ReplicaId, TenantId
+from gateway.pool.access import PoolAccess
 from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
 from gateway.tenancy import TenancyService
@@ -88,6 +89,7 @@ class AdminParts:
     directory: SessionDirectory
     mail: MailChannel | None
     """None without an SMTP server."""
+    pool_access: PoolAccess
     exports: BlobStore | None = None
     """Where finished exports are; None when no destination is configured."""
     load_of: Callable[[ReplicaId], EngineLoad | None] = lambda _: None

@@ -7,12 +7,13 @@ the pool or of its traffic policy replaces none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 
 from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
@@ -30,11 +31,22 @@ __all__ = ["PoolRoutes"]
 NAME_MAX = 100
 
 
+def _sendable(key: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[\x21-\x7e]+", key.get_secret_value()):
+        raise ValueError("printable ASCII without spaces")
+    return key
+
+
+EngineKey = Annotated[SecretStr, Field(min_length=1, max_length=4096), AfterValidator(_sendable)]
+
+
 class PoolBody(Body):
     name: Name = Field(min_length=1, max_length=NAME_MAX)
     spec: EngineSpec
     reserved_projects: list[str] = Field(default=[], max_length=1000)
     traffic: TrafficPolicy = DEFAULT_TRAFFIC
+    api_key: EngineKey | None = None
+    """What an external pool's engines are called with. It is kept sealed and never shown."""
 
 
 class PoolChange(Body):
@@ -48,6 +60,8 @@ class PoolChange(Body):
     max_replicas: int | None = Field(default=None, ge=1, le=256)
     reserved_projects: list[str] | None = Field(default=None, max_length=1000)
     traffic: TrafficPolicy | None = None
+    api_key: EngineKey | None = None
+    """Null takes it away. Other addresses need it again."""
 
 
 class PoolRoutes:
@@ -69,11 +83,13 @@ class PoolRoutes:
 
     async def create(self, request: Request, body: PoolBody) -> Json:
         _check_urls(body.spec)
-        pool = PoolView(PoolId(self._p.ids.new("pool")), body.name, body.spec, 1, True, body.traffic)
+        pool_id = PoolId(self._p.ids.new("pool"))
+        sealed = self._sealed(pool_id, body.spec, body.api_key)
+        pool = PoolView(pool_id, body.name, body.spec, 1, True, body.traffic, sealed)
         async with self._p.database.write() as session:
             await self._require_projects(session, body.reserved_projects)
             if not await self._pools.insert_pool(
-                session, pool.id, pool.name, pool.spec, body.reserved_projects, pool.traffic
+                session, pool.id, pool.name, pool.spec, body.reserved_projects, pool.traffic, sealed
             ):
                 raise Conflict("There is a pool of that name already.")
             details = {"after": _facts(pool, body.reserved_projects)}
@@ -102,7 +118,7 @@ class PoolRoutes:
             if found is None:
                 raise NotFound("No such pool.")
             before, reserved = found
-            after = _changed(before, body)
+            after = self._with_key(_changed(before, body), before, body)
             wanted = (
                 reserved if body.reserved_projects is None else tuple(sorted(set(body.reserved_projects)))
             )
@@ -111,7 +127,9 @@ class PoolRoutes:
                 raise Conflict("There is a pool of that name already.")
             if (after, wanted) != (before, reserved):
                 await self._pools.set_pool(session, after, wanted)
-                details = {"before": _facts(before, reserved), "after": _facts(after, wanted)}
+                details: Json = {"before": _facts(before, reserved), "after": _facts(after, wanted)}
+                if after.sealed_api_key not in (None, before.sealed_api_key):
+                    details["after"]["key_was_set"] = True
                 await record(self._p, session, request, "pool.updated", ("pool", pool_id), None, details)
         return await self.retrieve(pool_id)
 
@@ -176,6 +194,26 @@ class PoolRoutes:
             else None,
         }
 
+    def _with_key(self, after: PoolView, before: PoolView, body: PoolChange) -> PoolView:
+        """Who may not read the key may not have it sent elsewhere either: new addresses need it again."""
+        if "api_key" in body.model_fields_set:
+            return replace(after, sealed_api_key=self._sealed(after.id, after.spec, body.api_key))
+        if before.sealed_api_key is not None and (after.spec.kind, after.spec.urls) != (
+            before.spec.kind,
+            before.spec.urls,
+        ):
+            raise InvalidValue(
+                "The engines' addresses change: give the pool's API key again, or null for none.", "api_key"
+            )
+        return after
+
+    def _sealed(self, pool_id: PoolId, spec: EngineSpec, key: SecretStr | None) -> bytes | None:
+        if key is None:
+            return None
+        if spec.kind != "external":
+            raise InvalidValue("Only an external engine has a key of its own.", "api_key")
+        return self._p.pool_access.seal(pool_id, key.get_secret_value())
+
     async def _require_projects(self, session: WriteSession, project_ids: Sequence[str]) -> None:
         known = self._p.people.repository.known_projects
         if project_ids and set(project_ids) - await known(session, project_ids):
@@ -217,7 +255,7 @@ def _spec_of(values: Json) -> EngineSpec:
 
 
 def _as_started(spec: EngineSpec) -> Json:
-    return spec.model_dump(exclude={"min_replicas", "max_replicas"})
+    return spec.model_dump(exclude={"min_replicas", "max_replicas", "ca_bundle"})
 
 
 def _facts(pool: PoolView, reserved: Sequence[str]) -> Json:
@@ -228,4 +266,5 @@ def _facts(pool: PoolView, reserved: Sequence[str]) -> Json:
         "desired_state": "running" if pool.wanted else "stopped",
         "reserved_projects": [*reserved],
         "traffic": pool.traffic.model_dump(mode="json"),
+        "has_api_key": pool.sealed_api_key is not None,
     }

@@ -1,6 +1,7 @@
 """The supervisor on real processes and a real database: start, publish, crash, adopt, roll, drain."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -10,7 +11,9 @@ from sqlalchemy import text
 from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.ids import ReplicaId
+from gateway.keyring import Keyring
 from gateway.obs.metrics import Metrics
+from gateway.pool.access import PoolAccess
 from gateway.pool.local import LocalLauncher
 from gateway.pool.models import Pool
 from gateway.pool.plan import Limits, ReplicaView
@@ -24,6 +27,10 @@ from tests.gateway.pool.conftest import stub_spec, until
 NODE = "node"
 
 
+def no_ring() -> Keyring:
+    raise AssertionError("no pool of these has a key")
+
+
 class Bench:
     """A supervisor that is stepped by hand, and what it did."""
 
@@ -35,7 +42,8 @@ class Bench:
     def another(self) -> Supervisor:
         launchers = {"tollway": self.launcher, "vllm": self.launcher, "external": StaticLauncher()}
         return Supervisor(
-            self.database, launchers, self.probe, node=NODE, limits=Limits(30, 30, 1), clock=SystemClock(),
+            self.database, launchers, self.probe, PoolAccess(no_ring, os.urandom), node=NODE,
+            limits=Limits(30, 30, 1), clock=SystemClock(),
             metrics=self.metrics, journal_dir=lambda replica: str(self.launcher.directory(replica)),
         )  # fmt: skip
 

@@ -46,6 +46,7 @@ class Pool(TypedDict):
     desired_state: Literal["running", "stopped"]
     reserved_projects: list[str]
     traffic: TrafficPolicy
+    has_api_key: bool
     generation: int
     replicas: list[Replica]
 
