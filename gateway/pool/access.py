@@ -79,7 +79,9 @@ def secret_owner(pool_id: str) -> bytes:
 def trusting(ca_bundle: str) -> ssl.SSLContext:
     """Certificates and host names are verified. Raises ValueError for what holds no certificate."""
     try:
-        context = ssl.create_default_context(cadata=ca_bundle or "-")  # of nothing at all it makes the system's
+        context = ssl.create_default_context(
+            cadata=ca_bundle or "-"
+        )  # of nothing at all it makes the system's
     except (ssl.SSLError, ValueError, UnicodeError):
         raise ValueError("ca_bundle: these are no certificates in PEM") from None
     if not context.get_ca_certs():
