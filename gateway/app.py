@@ -11,6 +11,10 @@ import os
 from collections.abc import Callable
 
 from gateway.alerts.mail import MailChannel
+from gateway.alerts.webhooks.guard import Guard
+from gateway.alerts.webhooks.sender import Sender
+from gateway.alerts.webhooks.service import EndpointService, WebhookParts
+from gateway.alerts.webhooks.vault import Vault
 from gateway.audit.repository import AuditRepository
 from gateway.batches.files import FileStore
 from gateway.batches.parts import Parts as BatchParts
@@ -32,6 +36,7 @@ from gateway.http.middleware import Edge
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
 from gateway.http.router import Router
+from gateway.http.webhook_routes import WebhookRoutes
 from gateway.idempotency import Idempotency
 from gateway.ids import Entropy, GatewayId, IdSource
 from gateway.keyring import SecretBox
@@ -100,6 +105,8 @@ class GatewayApp:
         self.client = UpstreamClient(settings.upstream)
         self.blobs = open_blobs(settings.server.files, settings.exports.s3_credentials_file)
         self.batch_terms = Terms()
+        self.webhooks = self._webhook_parts()
+        self.endpoints = EndpointService(self.webhooks)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -107,6 +114,7 @@ class GatewayApp:
         an older schema ends the start."""
         await self.schema.check()
         await self.client.start()
+        await self.webhooks.sender.start()
         self.limiter = Limiter(
             self.cache, self.clock, self.metrics, self.entropy, self.settings.limits.lease_ttl_s
         )
@@ -163,6 +171,7 @@ class GatewayApp:
         await self.ledger.drain()
         await self.notebook.close()
         await self.feed.stop()
+        await self.webhooks.sender.close()
         await self.client.close()
         await self.cache.aclose()
         await self.feed_database.close()
@@ -197,7 +206,9 @@ class GatewayApp:
         ops = OpsRoutes(auth, self.metrics, self.why_not_ready)
         files = FileRoutes(auth, FileStore(self.database, self.blobs, self.clock, self.ids))
         batches = BatchRoutes(auth, BatchService(self.database, self.clock, self.ids))
-        router = Router(openai, files, batches, ops, create_admin(self.admin_parts(auth)))
+        webhooks = WebhookRoutes(auth, self.webhooks, self.endpoints)
+        admin = create_admin(self.admin_parts(auth))
+        router = Router(openai, files, batches, webhooks, ops, admin)
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:
@@ -245,6 +256,19 @@ class GatewayApp:
             terms=self.batch_terms,
         )
 
+    def _webhook_parts(self) -> WebhookParts:
+        guard = Guard(self.settings.security.webhook_allowed_cidrs)
+        return WebhookParts(
+            database=self.database,
+            sender=Sender(guard, self.clock),
+            vault=Vault(self.master, self.entropy),
+            guard=guard,
+            audit=AuditRepository(self.clock, self.ids),
+            clock=self.clock,
+            ids=self.ids,
+            entropy=self.entropy,
+        )
+
     def _authenticator(self) -> Authenticator:
         return Authenticator(self.directory, self.settings.server.trusted_proxy_cidrs)
 
@@ -282,6 +306,7 @@ class GatewayApp:
             pool_access=self.access,
             exports=configured_store(self.settings.exports),
             load_of=self.replicas.load_of,
+            endpoints=self.endpoints,
         )
 
     async def _load_catalogue(self) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from gateway.alerts.repository.endpoints import reseal_secrets, sealed_secrets
+from gateway.alerts.webhooks.vault import Vault
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import SystemClock
 from gateway.db import Database, WriteConnection
@@ -72,6 +74,8 @@ class Secrets:
         async with self._database.transaction() as connection:
             async for batch in _sealed(connection):
                 used.update(key_id_of(sealed)[0] or "" for _, _, sealed in batch)
+            async for secrets in _endpoints(connection):
+                used.update(key_id_of(sealed)[0] or "" for _, sealed in secrets)
         async with self._database.write() as session:
             for _, sealed in await PoolRepository().sealed_keys(session):
                 used[key_id_of(sealed)[0] or ""] += 1
@@ -94,7 +98,13 @@ class Secrets:
     async def seal_again(self) -> int:
         """How much was sealed under an older key, and is sealed under the current one now."""
         await check_schema(self._database)
-        return await self._seal_answers_again() + await self._seal_pools_again()
+        return sum(
+            [
+                await self._seal_answers_again(),
+                await self._seal_pools_again(),
+                await self._seal_endpoints_again(),
+            ]
+        )
 
     async def _seal_pools_again(self) -> int:
         """The keys of engines that somebody else runs."""
@@ -107,6 +117,18 @@ class Secrets:
                 if plain is not None:
                     await pools.reseal(session, pool_id, box.close(plain, owner))
                     count += 1
+        return count
+
+    async def _seal_endpoints_again(self) -> int:
+        """The secrets of webhooks."""
+        vault, count = Vault(master_ring(self._settings.security), os.urandom), 0
+        async with self._database.transaction() as connection:
+            async for secrets in _endpoints(connection):
+                for endpoint_id, sealed in secrets:
+                    fresh = vault.closed_again(endpoint_id, sealed)
+                    if fresh is not None:
+                        await reseal_secrets(connection, endpoint_id, sealed, fresh)
+                        count += 1
         return count
 
     async def _seal_answers_again(self) -> int:
@@ -173,6 +195,13 @@ async def _sealed(connection: WriteConnection) -> AsyncIterator[list[tuple[str, 
     while batch := await sealed_answers(connection, after, BATCH):
         yield batch
         after = batch[-1][:2]
+
+
+async def _endpoints(connection: WriteConnection) -> AsyncIterator[Sequence[tuple[str, bytes]]]:
+    after = ""
+    while batch := await sealed_secrets(connection, after, BATCH):
+        yield batch
+        after = batch[-1][0]
 
 
 def _uses(ring: Keyring, used: Mapping[str, int]) -> list[KeyUse]:

@@ -104,11 +104,11 @@ class SecuritySettings(_Group):
     key_pepper_file: Path | None = None
     """One pepper, or lines of `id:value`: the first for new keys, the others for those that are stored under them."""
     key_pepper: SecretStr | None = None
-    key_pepper_id: str = Field(default="p1", pattern=r"^[a-z0-9]{1,16}$")
-    """Of a pepper that stands alone; stored with each key row, so that the pepper can be rotated."""
     master_key_file: Path | None = None
     """One key, or lines of `id:value`: what recoverable secrets are sealed under, and the root of cache salts and
     pseudonyms. The pepper when not set."""
+    webhook_allowed_cidrs: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that webhooks are sent to although they are not public, and over plain HTTP too."""
 
 
 class UpstreamSettings(_Group):

@@ -10,9 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from gateway.alerts.channel import Channel
 from gateway.alerts.courier import Courier
 from gateway.alerts.mail import MailChannel
 from gateway.alerts.spend import SpendWatch
+from gateway.alerts.webhooks.channel import WebhookChannel
+from gateway.alerts.webhooks.guard import Guard
+from gateway.alerts.webhooks.sender import Sender
+from gateway.alerts.webhooks.vault import Vault
 from gateway.batches.files import Sweeper
 from gateway.blobs import open_blobs
 from gateway.clock import Clock, SystemClock
@@ -36,6 +41,7 @@ from gateway.reconcile.service import Reconciler
 from gateway.retention.service import Retention
 from gateway.settings import Settings, read_secret
 from gateway.slo.repository.counts import count_answers, count_refusals
+from gateway.tenancy.keys import master_ring
 from gateway.upstream.client import UpstreamClient
 
 __all__ = ["Loop", "Worker", "run_worker"]
@@ -166,8 +172,13 @@ async def run_worker(
     database = Database.of(settings.database, name="tollway-worker", pool_size=POOL_SIZE)
     # An export holds its snapshot for minutes; it takes no connection from the loops above.
     exports = Database.of(settings.database, name="tollway-exports", pool_size=3)
+    # What is sent is waited for outside of any transaction, but many sendings end together.
+    outward = Database.of(settings.database, name="tollway-deliveries", pool_size=3)
+    sender = Sender(Guard(settings.security.webhook_allowed_cidrs), clock)
+    hooks = WebhookChannel(outward, sender, Vault(master_ring(settings.security), entropy), clock)
     client = UpstreamClient(settings.upstream)
     await client.start()
+    await sender.start()
     reconciler = Reconciler(
         database,
         HttpJournalReader(client, settings.upstream.engine_key()),
@@ -181,14 +192,17 @@ async def run_worker(
         await SchemaGuard(database).wait()
         get_logger(__name__).info("worker started")
         others = (
-            *_alert_loops(settings, database, clock, metrics, entropy),
+            Loop("spend_alerts", _ALERTS_S, SpendWatch(database, clock=clock, metrics=metrics).run_once),
+            _deliveries(outward, [MailChannel(settings.mail), hooks], clock, metrics, entropy),
             Loop("retention", _HOUR_S, _retention(settings, database).run_once),
             *_export_loops(settings, exports, clock, metrics),
             Loop("files", _FILES_S, _sweeper(settings, database, clock).run_once),
         )
         await Worker(database, reconciler, clock=clock, metrics=metrics, others=others).run()
     finally:
+        await sender.close()
         await client.close()
+        await outward.close()
         await exports.close()
         await database.close()
 
@@ -202,24 +216,18 @@ def _sweeper(settings: Settings, database: Database, clock: Clock) -> Sweeper:
     return Sweeper(database, open_blobs(settings.server.files, settings.exports.s3_credentials_file), clock)
 
 
-def _alert_loops(
-    settings: Settings, database: Database, clock: Clock, metrics: Metrics, entropy: Entropy
-) -> Sequence[Loop]:
-    """Each kind of alert is a watch; all of them share the courier."""
-    ids = IdSource(clock)
-    watch = SpendWatch(database, clock=clock, metrics=metrics)
-    mail = MailChannel(settings.mail)
+def _deliveries(
+    database: Database, channels: Sequence[Channel], clock: Clock, metrics: Metrics, entropy: Entropy
+) -> Loop:
     courier = Courier(
         database,
-        [mail],
-        ids=ids,
+        channels,
+        clock=clock,
+        ids=IdSource(clock),
         draw=lambda bound: int.from_bytes(entropy(8), "big") % bound,
         metrics=metrics,
-        lease_s=mail.lease_s,
     )
-    return Loop("spend_alerts", _ALERTS_S, watch.run_once), Loop(
-        "deliveries", _DELIVERIES_S, courier.run_once
-    )
+    return Loop("deliveries", _DELIVERIES_S, courier.run_once)
 
 
 def _export_loops(settings: Settings, database: Database, clock: Clock, metrics: Metrics) -> Sequence[Loop]:

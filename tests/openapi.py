@@ -88,7 +88,9 @@ class Description:
 def _is_empty(value: Any) -> bool:
     """A list without a row says nothing of its rows."""
     rows = value.get("data") if isinstance(value, dict) else None
-    return isinstance(rows, list) and not any(row.get("results", True) for row in rows)
+    return isinstance(rows, list) and not any(
+        isinstance(row, str) or row.get("results", True) for row in rows
+    )
 
 
 def _closed(value: Any) -> Any:

@@ -12,6 +12,8 @@ from gateway.money import format_usd
 
 __all__ = ["Letter", "invitation", "letter_of"]
 
+SUBJECT_CHARS_MAX = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Letter:
@@ -22,8 +24,10 @@ class Letter:
 def letter_of(record: Record) -> Letter:
     if record.type in ("budget.threshold_reached", "budget.exhausted"):
         return _spend(record)
-    facts = "\n".join(f"{name}: {value}" for name, value in record.payload.items())
-    return Letter(record.type, facts + "\n")
+    summary = record.payload.get("summary")
+    facts = "\n".join(f"{name}: {value}" for name, value in record.payload.items() if name != "summary")
+    subject = " ".join(str(summary).split())[:SUBJECT_CHARS_MAX] if summary else record.type
+    return Letter(subject, facts + "\n")
 
 
 def invitation(link: str, ends_at: datetime) -> Letter:

@@ -14,7 +14,7 @@ from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-from gateway.alerts.channel import NotDelivered, Undeliverable
+from gateway.alerts.channel import NotDelivered, Receipt, Undeliverable
 from gateway.alerts.letters import Letter, letter_of
 from gateway.alerts.types import Message, Record, Target
 from gateway.db import WriteConnection
@@ -28,6 +28,8 @@ STEPS = 8
 
 class MailChannel:
     name = "email"
+    in_flight_max = 4
+    per_target_max = 4
 
     def __init__(self, settings: MailSettings) -> None:
         """Without a host, what should be mailed is kept and tried again until there is one, or the schedule ends."""
@@ -48,7 +50,7 @@ class MailChannel:
             Target(to, {"to": to, "subject_prefix": prefix}) for to in sorted(set(record.mail.recipients))
         ]
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message) -> Receipt:
         address, prefix = message.target.address, message.target.address["subject_prefix"]
         letter = letter_of(message.record)
         if prefix:
@@ -56,6 +58,12 @@ class MailChannel:
         mail = self._compose(address["to"], letter, message.id, message.record.occurred_at)
         mail["X-Tollway-Event"] = message.record.type
         await self._post(mail)
+        return Receipt()
+
+    async def failed(
+        self, connection: WriteConnection, message: Message, error: NotDelivered, *, is_over: bool
+    ) -> None:
+        """An address stays what it is."""
 
     async def post(self, to: str, letter: Letter, id: str, at: datetime) -> None:
         """For a letter that must not be stored, because of what it says: one attempt, now. Raises NotDelivered."""

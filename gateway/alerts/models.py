@@ -1,14 +1,23 @@
-"""Tables of alerts: what is watched, what has fired, and what is on its way to whom."""
+"""Tables of alerts: what is watched, what has fired, who listens, and what is on its way to whom."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, LargeBinary, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["AlertEpisode", "AlertFiring", "AlertRecord", "AlertSilence", "Delivery", "SpendAlert"]
+__all__ = [
+    "AlertEpisode",
+    "AlertFiring",
+    "AlertRecord",
+    "AlertSilence",
+    "Delivery",
+    "DeliveryAttempt",
+    "SpendAlert",
+    "WebhookEndpoint",
+]
 
 _NOW = text("now()")
 
@@ -144,6 +153,7 @@ class Delivery(Base):
             "next_attempt_at",
             postgresql_where=text("next_attempt_at IS NOT NULL"),
         ),
+        Index("ix_delivery_channel_target_key_id", "channel", "target_key", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -152,7 +162,54 @@ class Delivery(Base):
     target_key: Mapped[str]
     target: Mapped[dict[str, Any]]
     attempts: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    # Of which attempt the schedule counts from: the first, or the one that a replay began with.
+    retries_from: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     next_attempt_at: Mapped[datetime | None] = mapped_column(server_default=_NOW)
     delivered_at: Mapped[datetime | None]
     last_error: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class DeliveryAttempt(Base):
+    """How one attempt went; written when it is over, so that of one that died with its worker there is only the count."""
+
+    __tablename__ = "delivery_attempt"
+
+    delivery_id: Mapped[str] = mapped_column(ForeignKey("delivery.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    started_at: Mapped[datetime]
+    duration_ms: Mapped[int]
+    status_code: Mapped[int | None] = mapped_column(Integer)
+    error: Mapped[str | None]
+    # The beginning of what the receiver said.
+    answer: Mapped[str | None]
+
+
+class WebhookEndpoint(Base):
+    """An address that events are sent to: a tenant's own events, or, without a tenant, the operator's and everybody's.
+
+    `secrets_sealed` holds what it is signed with, and what the receiver wants to be shown; see alerts/webhooks/secrets.
+    """
+
+    __tablename__ = "webhook_endpoint"
+    __table_args__ = (
+        CheckConstraint("format IN ('standard', 'slack', 'pagerduty', 'alertmanager')", name="format"),
+        CheckConstraint("(disabled_at IS NULL) = (disabled_reason IS NULL)", name="disabled"),
+        Index("ix_webhook_endpoint_tenant_id_id", "tenant_id", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str | None] = mapped_column(ForeignKey("tenant.id"))
+    name: Mapped[str]
+    url: Mapped[str]
+    event_types: Mapped[list[str]]
+    format: Mapped[str] = mapped_column(server_default="standard")
+    secrets_sealed: Mapped[bytes] = mapped_column(LargeBinary)
+    secret_hint: Mapped[str]
+    # The receiver asked for less, for the whole endpoint.
+    paused_until: Mapped[datetime | None]
+    disabled_at: Mapped[datetime | None]
+    disabled_reason: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    # Of what it says and is signed with; not of how its deliveries go.
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)

@@ -87,10 +87,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One attempt to deliver. `id` is the same on every attempt; `attempt` counts from 1."""
+    """One attempt to deliver. `id` is the same on every attempt; `attempt` counts from 1, `tries` from the last replay."""
 
     id: str
     attempt: int
     channel: str
     target: Target
     record: Record
+    tries: int = 1

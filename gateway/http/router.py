@@ -15,17 +15,24 @@ from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Handler
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
+from gateway.http.webhook_routes import WebhookRoutes
 
 __all__ = ["Router"]
 
 MODEL_PREFIX = "/v1/models/"
 ADMIN_PREFIX = "/v1/organization"
-_ONE_OF = re.compile(r"/v1/(files|batches)/([A-Za-z0-9_-]{1,200})(?:/([a-z]+))?")
+_ONE_OF = re.compile(r"/v1/(files|batches|webhook_endpoints)/([A-Za-z0-9_-]{1,200})(?:/([a-z_]+))?")
 
 
 class Router:
     def __init__(
-        self, openai: OpenAIRoutes, files: FileRoutes, batches: BatchRoutes, ops: OpsRoutes, admin: Handler
+        self,
+        openai: OpenAIRoutes,
+        files: FileRoutes,
+        batches: BatchRoutes,
+        webhooks: WebhookRoutes,
+        ops: OpsRoutes,
+        admin: Handler,
     ) -> None:
         self._openai = openai
         self._admin = admin
@@ -38,6 +45,8 @@ class Router:
             "/v1/models": {"GET": openai.models},
             "/v1/files": {"GET": files.list, "POST": files.create},
             "/v1/batches": {"GET": batches.list, "POST": batches.create},
+            "/v1/webhook_endpoints": {"GET": webhooks.list, "POST": webhooks.create},
+            "/v1/webhook_event_types": {"GET": webhooks.event_types},
             "/healthz": {"GET": ops.healthz},
             "/readyz": {"GET": ops.readyz},
             "/metrics": {"GET": ops.metrics},
@@ -48,6 +57,13 @@ class Router:
             ("files", "content"): {"GET": files.content},
             ("batches", None): {"GET": batches.retrieve},
             ("batches", "cancel"): {"POST": batches.cancel},
+            ("webhook_endpoints", None): {
+                "GET": webhooks.retrieve,
+                "POST": webhooks.update,
+                "DELETE": webhooks.delete,
+            },
+            ("webhook_endpoints", "rotate_secret"): {"POST": webhooks.rotate_secret},
+            ("webhook_endpoints", "test"): {"POST": webhooks.test},
         }
 
     async def __call__(self, call: Call) -> None:
@@ -68,7 +84,7 @@ class Router:
             raise UnknownUrl(call.method, call.path)
 
     async def _one(self, call: Call, kind: str, id: str, part: str | None) -> None:
-        """One file or batch, or a part of it."""
+        """One file, batch or endpoint, or a part of it."""
         handlers = self._parts.get((kind, part))
         if handlers is None:
             raise UnknownUrl(call.method, call.path)

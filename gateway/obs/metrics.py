@@ -175,7 +175,9 @@ class Metrics:
     def _declare_alerts(self) -> None:
         self.alerts_fired = self._counter("alerts_fired", "Alerts that fired, by type.", ["type"])
         self.deliveries = self._counter(
-            "deliveries", "Attempts to deliver an alert: delivered, failed, given_up.", ["channel", "outcome"]
+            "deliveries",
+            "Attempts to deliver an event: delivered, failed, given_up, postponed.",
+            ["channel", "outcome"],
         )
 
     def _declare_upstream(self) -> None:

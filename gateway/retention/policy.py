@@ -70,6 +70,7 @@ HANDLING: Final = {
     "spend_alert": Handling.DELETED,
     "objective": Handling.DELETED,
     "alert_silence": Handling.DELETED,
+    "webhook_endpoint": Handling.DELETED,
     "batch_result": Handling.DELETED,
     "batch": Handling.DELETED,
     "stored_file": Handling.DELETED,
@@ -108,5 +109,7 @@ HANDLING: Final = {
     "outbox": Handling.PASSING,
     "objective_state": Handling.PASSING,
 }
-HIDDEN_COLUMNS: Final = frozenset({"secret_hmac", "pepper_id", "key_hash", "body_hash", "answer_sealed"})
+HIDDEN_COLUMNS: Final = frozenset(
+    {"secret_hmac", "pepper_id", "key_hash", "body_hash", "answer_sealed", "secrets_sealed"}
+)
 """Of no use to the tenant, and of use to somebody who finds the copy."""

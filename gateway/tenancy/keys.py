@@ -30,6 +30,8 @@ PUBLIC_BYTES = 5
 SECRET_BYTES = 32
 _FORMAT = re.compile(r"tw-([a-z2-7]{8})-([A-Za-z0-9_-]{43})")
 _PEPPER_BYTES_MIN = 16
+LONE_PEPPER_ID = "p1"
+"""Of a pepper that stands alone, without an id before it; stored with each key row."""
 _MASKED_MIN = 20
 
 
@@ -82,11 +84,11 @@ def pepper_ring(settings: SecuritySettings) -> Keyring:
     """Raises SettingsError without any."""
     if settings.key_pepper is not None:
         pepper = settings.key_pepper.get_secret_value().encode()
-        return Keyring(Keys({settings.key_pepper_id: pepper}))
+        return Keyring(Keys({LONE_PEPPER_ID: pepper}))
     name = "TOLLWAY_SECURITY__KEY_PEPPER_FILE"
     if settings.key_pepper_file is None:
         raise SettingsError(f"set {name}: without a pepper no key can be checked")
-    return Keyring.of_file(settings.key_pepper_file, settings.key_pepper_id, name)
+    return Keyring.of_file(settings.key_pepper_file, LONE_PEPPER_ID, name)
 
 
 def master_ring(settings: SecuritySettings) -> Keyring:

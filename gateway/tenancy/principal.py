@@ -13,6 +13,8 @@ from gateway.ids import KeyId, ServiceAccountId, TenantId, UserId
 __all__ = [
     "MODEL_SCOPE",
     "USAGE_SCOPE",
+    "WEBHOOKS_READ_SCOPE",
+    "WEBHOOKS_WRITE_SCOPE",
     "AdminPrincipal",
     "LimitSet",
     "Principal",
@@ -28,6 +30,9 @@ ProjectRole = Literal["owner", "member"]
 MODEL_SCOPE = "model.request"
 USAGE_SCOPE = "usage.read"
 """A tenant's key may read its own tenant's usage, costs and requests."""
+WEBHOOKS_READ_SCOPE = "webhooks.read"
+WEBHOOKS_WRITE_SCOPE = "webhooks.write"
+"""A tenant's key may change its tenant's webhook endpoints, and so read them."""
 
 
 @dataclass(frozen=True, slots=True)

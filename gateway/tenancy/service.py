@@ -18,7 +18,14 @@ from gateway.ids import Entropy, IdSource, KeyId, ServiceAccountId, TenantId
 from gateway.settings import LimitSettings
 from gateway.tenancy.addresses import parse_networks
 from gateway.tenancy.keys import Peppers, generate_key, mask_key
-from gateway.tenancy.principal import MODEL_SCOPE, LimitSet, ScopedLimits
+from gateway.tenancy.principal import (
+    MODEL_SCOPE,
+    USAGE_SCOPE,
+    WEBHOOKS_READ_SCOPE,
+    WEBHOOKS_WRITE_SCOPE,
+    LimitSet,
+    ScopedLimits,
+)
 from gateway.tenancy.projects.repository import LimitView, ProjectRepository
 from gateway.tenancy.repository import KeyRow, TenancyRepository
 
@@ -34,7 +41,7 @@ __all__ = [
     "issue",
 ]
 
-SCOPES = frozenset({MODEL_SCOPE, "usage.read", "webhooks.write"})
+SCOPES = frozenset({MODEL_SCOPE, USAGE_SCOPE, WEBHOOKS_READ_SCOPE, WEBHOOKS_WRITE_SCOPE})
 NAME_MAX = 200
 GRACE_MAX_S = 30 * 86_400
 _PUBLIC_ID_ATTEMPTS = 5

@@ -17,7 +17,7 @@ from aiohttp.resolver import ThreadedResolver
 __all__ = ["CheckedResolver", "Lookup", "is_unsafe"]
 
 METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
-METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192"})
+METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"})
 """Of clouds that answer at an address that is not link-local."""
 
 Lookup = Callable[[str, int, socket.AddressFamily], Awaitable[list[ResolveResult]]]
@@ -41,20 +41,21 @@ def is_unsafe(host: str) -> bool:
 
 
 class CheckedResolver(AbstractResolver):
-    """Refuses a name when any of its addresses is one that no engine has."""
+    """Refuses a name when any of its addresses is one that is not to be connected to."""
 
-    def __init__(self, lookup: Lookup | None = None) -> None:
-        """`lookup` in place of the system's; made inside the running loop."""
+    def __init__(self, lookup: Lookup | None = None, refuses: Callable[[str], bool] = is_unsafe) -> None:
+        """`lookup` in place of the system's; made inside the running loop. `refuses` judges one address."""
         self._system = ThreadedResolver()
         self._lookup = lookup or self._system.resolve
+        self._refuses = refuses
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         found = await self._lookup(host, port, family)
-        if is_unsafe(host) or any(is_unsafe(one["host"]) for one in found):
+        if not found or is_unsafe(host) or any(self._refuses(one["host"]) for one in found):
             # The address is not named: whoever chose the name learns nothing of this network by it.
-            raise OSError(None, f"{host} resolves to an address at which there is no engine")
+            raise OSError(None, f"{host} resolves to an address that is not connected to")
         return found
 
     async def close(self) -> None:

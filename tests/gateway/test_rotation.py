@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.alerts.repository.endpoints import EVERYBODY, EndpointRepository
 from gateway.errors import Conflict
 from gateway.rotation import KeyUse, Secrets
 from gateway.settings import SettingsError
@@ -85,6 +86,25 @@ async def test_answers_from_before_are_given_during_and_after(
         await secrets.drop_master_key("m2")
     await gateway.sql("DELETE FROM idempotent_request")
     with pytest.raises(SettingsError, match="current"):
+        await secrets.drop_master_key("m2")
+
+
+async def test_webhook_secrets_are_sealed_again(gateway: Gateway, second: Gateway, secrets: Secrets) -> None:
+    body = {"name": "n", "url": "https://hooks.example.com/", "event_types": ["ledger.drift"]}
+    made = await gateway.admin("POST", "/webhook_endpoints", body)
+    assert await secrets.master_keys() == [KeyUse("m1", True, 1)]
+    assert await secrets.rotate_master_key(standby=False) == "m2"
+    assert await secrets.master_keys() == [KeyUse("m2", True, 1), KeyUse("m1", False, 0)]
+    await secrets.drop_master_key("m1")
+    kept = {"keep_old_secret_active_for_24_hours": True}
+    rotated = await second.admin("POST", f"/webhook_endpoints/{made['id']}/rotate_secret", kept)
+    async with gateway.app.database.read() as session:
+        endpoint = await EndpointRepository().endpoint(session, EVERYBODY, made["id"])
+    assert endpoint is not None
+    opened = gateway.app.webhooks.vault.open(endpoint)
+    assert opened is not None
+    assert opened.active(gateway.app.clock.now()) == (rotated["signing_secret"], made["signing_secret"])
+    with pytest.raises(Conflict, match="1 secrets"):
         await secrets.drop_master_key("m2")
 
 

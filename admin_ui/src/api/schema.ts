@@ -144,6 +144,14 @@ export type DataFilePage = { data: Array<DataFile>; first_id: string | null; has
 
 export type Deleted = { deleted: boolean; id: string; object: string };
 
+export type Delivery = { attempts: number; created_at: number; delivered_at: number | null; event_id: string; event_type: string; id: string; last_error: string | null; next_attempt_at: number | null; object: "webhook_endpoint.delivery"; occurred_at: number; project_id: string | null; status: "pending" | "delivered" | "failed" };
+
+export type DeliveryAttempt = { answer: string | null; duration_ms: number; error: string | null; number: number; started_at: number; status_code: number | null };
+
+export type DeliveryDetail = { attempts: number; created_at: number; delivered_at: number | null; event_id: string; event_type: string; id: string; last_error: string | null; log: Array<DeliveryAttempt>; next_attempt_at: number | null; object: "webhook_endpoint.delivery"; occurred_at: number; project_id: string | null; status: "pending" | "delivered" | "failed" };
+
+export type DeliveryPage = { data: Array<Delivery>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
 export type Embedding = { embedding: Array<number> | string; index: number; object: "embedding" };
 
 export type EmbeddingList = { data: Array<Embedding>; model: string; object: "list"; usage: TokenUsage };
@@ -154,9 +162,23 @@ export type EmbeddingsBucketCursorPage = { data: Array<EmbeddingsBucket>; has_mo
 
 export type EmbeddingsResult = { api_key_id: string | null; input_tokens: number; model: string | null; num_model_requests: number; object: "organization.usage.embeddings.result"; project_id: string | null; user_id: string | null };
 
+export type Endpoint = { created_at: number; event_types: Array<string>; id: string; name: string; object: "webhook_endpoint"; signing_secret_hint: string; updated_at: number; url: string };
+
+export type EndpointBody = { event_types: Array<string>; format?: "standard" | "slack" | "pagerduty" | "alertmanager"; name: string; routing_key?: string | null; url?: string };
+
+export type EndpointChange = { event_types?: Array<string> | null; name?: string | null; routing_key?: string | null; url?: string | null };
+
+export type EndpointDeleted = { deleted: true; id: string; object: "webhook_endpoint.deleted" };
+
+export type EndpointPage = { data: Array<Endpoint>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type EndpointTested = { event_type: string; object: "webhook_endpoint.test"; status_code: number; success: true; webhook_endpoint_id: string };
+
 export type Enforcement = { status: "enforcing" | "inactive" };
 
-export type EngineSpec = { flags?: Record<string, unknown>; gpus?: Array<number>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
+export type EngineSpec = { ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
+
+export type EventTypes = { data: Array<string>; object: "list" };
 
 export type Export = { attempts: number; created_at: number; destination: string; end_date: string; error: string | null; files: Array<ExportFile> | null; finished_at: number | null; format: string; id: string; object: "organization.export"; project_id: string | null; rows: number | null; scheduled: boolean; start_date: string; status: string; totals: Record<string, unknown> | null };
 
@@ -234,6 +256,10 @@ export type NewAdminKey = { created_at: number; expires_at: number | null; id: s
 
 export type NewApiKey = { created_at: number; expires_at: number | null; id: string; ip_allow_list: Array<string>; last_used_at: number | null; name: string; object: "organization.project.api_key"; owner: ApiKeyOwner; owner_project_access: "active" | "inactive"; redacted_value: string; scopes: Array<string>; value: string };
 
+export type NewEndpoint = { created_at: number; event_types: Array<string>; id: string; name: string; object: "webhook_endpoint"; signing_secret: string; signing_secret_hint: string; updated_at: number; url: string };
+
+export type NewOperatorEndpoint = { created_at: number; disabled_at: number | null; disabled_reason: string | null; event_types: Array<string>; format: "standard" | "slack" | "pagerduty" | "alertmanager"; id: string; name: string; object: "webhook_endpoint"; paused_until: number | null; project_id: string | null; signing_secret: string; signing_secret_hint: string; status: "enabled" | "paused" | "disabled"; updated_at: number; url: string };
+
 export type NewServiceAccount = { api_key: ServiceAccountKey | null; created_at: number; id: string; name: string; object: "organization.project.service_account"; role: "owner" | "member" | "none" };
 
 export type NotificationChannel = { recipients: Array<string>; subject_prefix?: string | null; type: "email" };
@@ -243,6 +269,12 @@ export type Objective = { class: "interactive" | "batch"; created_at: number; id
 export type ObjectiveBody = { class?: "interactive" | "batch"; model?: string | null; project_id?: string | null; sli: "availability" | "ttft" | "tpot"; target: number; threshold_ms?: number | null };
 
 export type ObjectivePage = { data: Array<Objective>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type OperatorEndpoint = { created_at: number; disabled_at: number | null; disabled_reason: string | null; event_types: Array<string>; format: "standard" | "slack" | "pagerduty" | "alertmanager"; id: string; name: string; object: "webhook_endpoint"; paused_until: number | null; project_id: string | null; signing_secret_hint: string; status: "enabled" | "paused" | "disabled"; updated_at: number; url: string };
+
+export type OperatorEndpointPage = { data: Array<OperatorEndpoint>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type OperatorEndpointTested = { answer: string; event_type: string; object: "webhook_endpoint.test"; status_code: number; success: true; webhook_endpoint_id: string };
 
 export type OutageAllowance = { amount_nanousd: number; object: "organization.project.outage_allowance"; project_id: string };
 
@@ -256,11 +288,11 @@ export type PermissionBody = { mode: "allow_list" | "deny_list"; model_ids: Arra
 
 export type Person = { email: string | null; id: string; name: string; role: "owner" | "admin" | "billing" | "viewer" | "member" };
 
-export type Pool = { desired_state: "running" | "stopped"; generation: number; id: string; name: string; object: "organization.pool"; replicas: Array<Replica>; reserved_projects: Array<string>; spec: EngineSpec; traffic: TrafficPolicy };
+export type Pool = { desired_state: "running" | "stopped"; generation: number; has_api_key: boolean; id: string; name: string; object: "organization.pool"; replicas: Array<Replica>; reserved_projects: Array<string>; spec: EngineSpec; traffic: TrafficPolicy };
 
-export type PoolBody = { name: string; reserved_projects?: Array<string>; spec: EngineSpec; traffic?: TrafficPolicy };
+export type PoolBody = { api_key?: string | null; name: string; reserved_projects?: Array<string>; spec: EngineSpec; traffic?: TrafficPolicy };
 
-export type PoolChange = { desired_state?: "running" | "stopped" | null; max_replicas?: number | null; min_replicas?: number | null; name?: string | null; reserved_projects?: Array<string> | null; spec?: EngineSpec | null; traffic?: TrafficPolicy | null };
+export type PoolChange = { api_key?: string | null; desired_state?: "running" | "stopped" | null; max_replicas?: number | null; min_replicas?: number | null; name?: string | null; reserved_projects?: Array<string> | null; spec?: EngineSpec | null; traffic?: TrafficPolicy | null };
 
 export type PoolPage = { data: Array<Pool>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
 
@@ -327,6 +359,10 @@ export type RouteBody = { default_max_output?: number; pool_id: string; project_
 export type RouteChange = { default_max_output?: number | null; pool_id?: string | null; published?: boolean | null; sku?: string | null };
 
 export type RoutePage = { data: Array<Route>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type SampleWanted = { event_type: string };
+
+export type SecretRotation = { keep_old_secret_active_for_24_hours?: boolean };
 
 export type ServiceAccount = { created_at: number; id: string; name: string; object: "organization.project.service_account"; role: "owner" | "member" | "none" };
 
@@ -552,5 +588,25 @@ export interface Operations {
   "DELETE /v1/organization/users/{user_id}": { path: { user_id: string }; query: {}; body: undefined; answer: Deleted };
   "GET /v1/organization/users/{user_id}": { path: { user_id: string }; query: {}; body: undefined; answer: User };
   "POST /v1/organization/users/{user_id}": { path: { user_id: string }; query: {}; body: UserChange; answer: User };
+  "GET /v1/organization/webhook_endpoints": { path: {}; query: { project_id?: string | null; limit?: number; after?: string | null }; body: undefined; answer: OperatorEndpointPage };
+  "POST /v1/organization/webhook_endpoints": { path: {}; query: {}; body: EndpointBody; answer: NewOperatorEndpoint };
+  "DELETE /v1/organization/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: undefined; answer: EndpointDeleted };
+  "GET /v1/organization/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: undefined; answer: OperatorEndpoint };
+  "POST /v1/organization/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: EndpointChange; answer: OperatorEndpoint };
+  "GET /v1/organization/webhook_endpoints/{endpoint_id}/deliveries": { path: { endpoint_id: string }; query: { status?: "pending" | "delivered" | "failed" | null; limit?: number; after?: string | null }; body: undefined; answer: DeliveryPage };
+  "GET /v1/organization/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}": { path: { endpoint_id: string; delivery_id: string }; query: {}; body: undefined; answer: DeliveryDetail };
+  "POST /v1/organization/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}/replay": { path: { endpoint_id: string; delivery_id: string }; query: {}; body: undefined; answer: DeliveryDetail };
+  "POST /v1/organization/webhook_endpoints/{endpoint_id}/enable": { path: { endpoint_id: string }; query: {}; body: undefined; answer: OperatorEndpoint };
+  "POST /v1/organization/webhook_endpoints/{endpoint_id}/rotate_secret": { path: { endpoint_id: string }; query: {}; body: SecretRotation; answer: NewOperatorEndpoint };
+  "POST /v1/organization/webhook_endpoints/{endpoint_id}/test": { path: { endpoint_id: string }; query: {}; body: SampleWanted; answer: OperatorEndpointTested };
+  "GET /v1/organization/webhook_event_types": { path: {}; query: {}; body: undefined; answer: EventTypes };
   "POST /v1/responses": { path: {}; query: {}; body: { input: unknown; instructions?: string; max_output_tokens?: number; model: string; stream?: boolean; text?: Record<string, unknown>; tools?: Array<Record<string, unknown>> }; answer: Response };
+  "GET /v1/webhook_endpoints": { path: {}; query: { after?: string; limit?: number }; body: undefined; answer: EndpointPage };
+  "POST /v1/webhook_endpoints": { path: {}; query: {}; body: { event_types: Array<string>; name: string; url: string }; answer: NewEndpoint };
+  "DELETE /v1/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: undefined; answer: EndpointDeleted };
+  "GET /v1/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: undefined; answer: Endpoint };
+  "POST /v1/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: { event_types?: Array<string>; name?: string; url?: string }; answer: Endpoint };
+  "POST /v1/webhook_endpoints/{endpoint_id}/rotate_secret": { path: { endpoint_id: string }; query: {}; body: { keep_old_secret_active_for_24_hours?: boolean }; answer: NewEndpoint };
+  "POST /v1/webhook_endpoints/{endpoint_id}/test": { path: { endpoint_id: string }; query: {}; body: { event_type: string }; answer: EndpointTested };
+  "GET /v1/webhook_event_types": { path: {}; query: {}; body: undefined; answer: EventTypes };
 }

@@ -163,6 +163,18 @@ POST   /objectives/{objective_id}                                     o a . . . 
 DELETE /objectives/{objective_id}                                     o a . . . . .
 GET    /slo/board                                                     o a b v P M k
 GET    /slo/series                                                    o a b v P M k
+GET    /webhook_endpoints                                             o a . . . . .
+POST   /webhook_endpoints                                             o a . . . . .
+GET    /webhook_endpoints/{endpoint_id}                               o a . . . . .
+POST   /webhook_endpoints/{endpoint_id}                               o a . . . . .
+DELETE /webhook_endpoints/{endpoint_id}                               o a . . . . .
+POST   /webhook_endpoints/{endpoint_id}/rotate_secret                 o a . . . . .
+POST   /webhook_endpoints/{endpoint_id}/test                          o a . . . . .
+POST   /webhook_endpoints/{endpoint_id}/enable                        o a . . . . .
+GET    /webhook_endpoints/{endpoint_id}/deliveries                    o a . . . . .
+GET    /webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}      o a . . . . .
+POST   /webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}/replay o a . . . . .
+GET    /webhook_event_types                                           o a . . . . .
 """
 
 

@@ -62,6 +62,7 @@ from gateway.http.admin.stripe import StripeRoutes
 from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.users import UserRoutes
 from gateway.http.admin.usual import UsualRoutes
+from gateway.http.admin.webhook_endpoints import WebhookEndpointRoutes
 from gateway.http.browser import Visit, visit_of
 from gateway.http.call import Call, Message
 from gateway.http.description import describe
@@ -112,6 +113,7 @@ RESOURCES = (
     StripeRoutes,
     ObjectiveRoutes,
     SloRoutes,
+    WebhookEndpointRoutes,
 )
 
 

@@ -13,6 +13,7 @@ from fastapi import Query, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from gateway.alerts.mail import MailChannel
+from gateway.alerts.webhooks.service import EndpointService
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, WriteSession, is_serialization_failure
@@ -90,6 +91,7 @@ class AdminParts:
     mail: MailChannel | None
     """None without an SMTP server."""
     pool_access: PoolAccess
+    endpoints: EndpointService
     exports: BlobStore | None = None
     """Where finished exports are; None when no destination is configured."""
     load_of: Callable[[ReplicaId], EngineLoad | None] = lambda _: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.http.description.shapes import money, people, pools, slo, tenancy, usage
+from gateway.http.description.shapes import money, people, pools, slo, tenancy, usage, webhooks
 from gateway.http.description.shapes.common import CursorPage, Deleted, Json, Page
 
 __all__ = ["ADMIN_ANSWERS", "Shape"]
@@ -15,6 +15,7 @@ Shape = Any
 
 _PROJECT = "/projects/{project_id}"
 _ACCOUNTS, _KEYS, _LIMITS = f"{_PROJECT}/service_accounts", f"{_PROJECT}/api_keys", f"{_PROJECT}/limits"
+_HOOK = "/webhook_endpoints/{endpoint_id}"
 
 
 def _resource(path: str, one: str, shape: Shape, created: Shape = None) -> dict[str, Shape]:
@@ -122,5 +123,17 @@ ADMIN_ANSWERS: Mapping[str, Shape] = {
     **_resource("/objectives", "objective_id", slo.Objective),
     "GET /slo/board": CursorPage[slo.SloLine],
     "GET /slo/series": CursorPage[slo.SloBucket],
+    "POST /webhook_endpoints": webhooks.NewOperatorEndpoint,
+    "GET /webhook_endpoints": Page[webhooks.OperatorEndpoint],
+    f"GET {_HOOK}": webhooks.OperatorEndpoint,
+    f"POST {_HOOK}": webhooks.OperatorEndpoint,
+    f"DELETE {_HOOK}": webhooks.EndpointDeleted,
+    f"POST {_HOOK}/rotate_secret": webhooks.NewOperatorEndpoint,
+    f"POST {_HOOK}/test": webhooks.OperatorEndpointTested,
+    f"POST {_HOOK}/enable": webhooks.OperatorEndpoint,
+    f"GET {_HOOK}/deliveries": Page[webhooks.Delivery],
+    f"GET {_HOOK}/deliveries/{{delivery_id}}": webhooks.DeliveryDetail,
+    f"POST {_HOOK}/deliveries/{{delivery_id}}/replay": webhooks.DeliveryDetail,
+    "GET /webhook_event_types": webhooks.EventTypes,
     "GET /openapi.json": Json,
 }

@@ -6,11 +6,12 @@ A test asks the router for each of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.http.description.answers import Shape
 from gateway.http.description.shapes import data_plane as shapes
+from gateway.http.description.shapes import webhooks
 from gateway.http.description.shapes.common import Deleted, Page
 
 __all__ = ["OPERATIONS", "Operation"]
@@ -39,11 +40,13 @@ class Operation:
     """Needs no key."""
     refusals: Mapping[str, Shape] | None = None
     """Answers that are not 2xx and no `Refused`, by status."""
+    word: str = ""
+    """In its id, where the admin API has the same path below its own prefix."""
 
     @property
     def id(self) -> str:
         words = self.path.removeprefix("/v1").strip("/").replace("{", "").replace("}", "")
-        return "_".join((self.method.lower(), *words.split("/")))
+        return "_".join((self.method.lower(), *filter(None, (self.word, *words.split("/")))))
 
 
 def _object(required: Mapping[str, Json], optional: Mapping[str, Json], *, is_open: bool = False) -> Json:
@@ -111,6 +114,36 @@ _BATCH = _object(
         "output_expires_after": _EXPIRES,
     },
 )
+_NAMES: Json = {"type": "array", "items": _TEXT}
+_HOOK_FIELDS: dict[str, Json] = {"name": _TEXT, "url": _TEXT, "event_types": _NAMES}
+_HOOKS, _HOOK = "/v1/webhook_endpoints", "/v1/webhook_endpoints/{endpoint_id}"
+
+_WEBHOOKS = (
+    Operation(
+        "POST", _HOOKS, "Make a webhook endpoint", {JSON: webhooks.NewEndpoint}, _object(_HOOK_FIELDS, {})
+    ),
+    Operation("GET", _HOOKS, "Webhook endpoints", {JSON: Page[webhooks.Endpoint]}, query=("after", "limit")),
+    Operation("GET", _HOOK, "One webhook endpoint", {JSON: webhooks.Endpoint}),
+    Operation(
+        "POST", _HOOK, "Change a webhook endpoint", {JSON: webhooks.Endpoint}, _object({}, _HOOK_FIELDS)
+    ),
+    Operation("DELETE", _HOOK, "Delete a webhook endpoint", {JSON: webhooks.EndpointDeleted}),
+    Operation(
+        "POST",
+        f"{_HOOK}/rotate_secret",
+        "Replace its secret",
+        {JSON: webhooks.NewEndpoint},
+        _object({}, {"keep_old_secret_active_for_24_hours": _YES}),
+    ),
+    Operation(
+        "POST",
+        f"{_HOOK}/test",
+        "Send it a sample",
+        {JSON: webhooks.EndpointTested},
+        _object({"event_type": _TEXT}, {}),
+    ),
+    Operation("GET", "/v1/webhook_event_types", "What endpoints may ask for", {JSON: webhooks.EventTypes}),
+)
 
 OPERATIONS = (
     Operation(
@@ -152,6 +185,7 @@ OPERATIONS = (
     Operation("GET", "/v1/batches", "Batches", {JSON: Page[shapes.Batch]}, query=("after", "limit")),
     Operation("GET", "/v1/batches/{batch_id}", "One batch", {JSON: shapes.Batch}),
     Operation("POST", "/v1/batches/{batch_id}/cancel", "Cancel a batch", {JSON: shapes.Batch}),
+    *(replace(one, word="own") for one in _WEBHOOKS),
     Operation("GET", "/healthz", "Whether the process is alive", {JSON: shapes.Health}, is_open=True),
     Operation(
         "GET",

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.alerts.channel import NotDelivered, Undeliverable
+from gateway.alerts.channel import NotDelivered, Receipt, Undeliverable
 from gateway.alerts.courier import Courier
 from gateway.alerts.types import Message, Record, Target
+from gateway.clock import SystemClock
 from gateway.db import WriteConnection
 from gateway.events import Event, Mail, announce
 from gateway.ids import IdSource
@@ -22,24 +23,37 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 class Script:
     """The far side: answers each message as it is told to, and remembers them."""
 
-    def __init__(self, name: str = "email", *answers: Exception | None) -> None:
+    in_flight_max = 8
+    per_target_max = 8
+
+    def __init__(self, name: str = "email", *answers: Exception | None, lease_s: float = 60.0) -> None:
         self.name = name
+        self.lease_s = lease_s
+        self.over: list[bool] = []
         self.answers = list(answers)
         self.seen: list[Message] = []
 
     async def targets(self, connection: WriteConnection, record: Record) -> Sequence[Target]:
         return [Target(to, {"to": to}) for to in (record.mail.recipients if record.mail else ())]
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message) -> Receipt:
         self.seen.append(message)
         answer = self.answers.pop(0) if self.answers else None
         if answer is not None:
             raise answer
+        return Receipt(200, "taken")
+
+    async def failed(
+        self, connection: WriteConnection, message: Message, error: NotDelivered, *, is_over: bool
+    ) -> None:
+        self.over.append(is_over)
 
 
-def courier(bench: Bench, *channels: Script, lease_s: float = 60.0) -> Courier:
+def courier(bench: Bench, *channels: Script) -> Courier:
     draw: Callable[[int], int] = lambda bound: 0  # noqa: E731  (no jitter)
-    return Courier(bench.database, channels, ids=IdSource(), draw=draw, metrics=Metrics(), lease_s=lease_s)
+    return Courier(
+        bench.database, channels, clock=SystemClock(), ids=IdSource(), draw=draw, metrics=Metrics()
+    )
 
 
 async def tell(bench: Bench, *names: str, to: tuple[str, ...] = ("a@x.org",)) -> None:
@@ -153,14 +167,14 @@ async def test_a_lease_that_ran_out_is_taken_over_and_its_late_failure_counts_no
     stuck, far = asyncio.Event(), Script()
 
     class Hanging(Script):
-        async def send(self, message: Message) -> None:
+        async def send(self, message: Message) -> Receipt:
             self.seen.append(message)
             await stuck.wait()
             raise NotDelivered("too late")
 
-    hanging = Hanging()
+    hanging = Hanging(lease_s=0.0)
     await tell(bench, "r1")
-    first = asyncio.create_task(courier(bench, hanging, lease_s=0.0).run_once())
+    first = asyncio.create_task(courier(bench, hanging).run_once())
     async with asyncio.timeout(60):
         while not hanging.seen:  # noqa: ASYNC110  (the far side has no event)
             await asyncio.sleep(0.01)

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 import socket
-import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from gateway.alerts.channel import NotDelivered, Undeliverable
 from gateway.alerts.mail import MailChannel
@@ -23,6 +16,7 @@ from gateway.events import Mail
 from gateway.settings import MailSettings, SettingsError
 from tests.gateway.alerts.mailserver import Mailbox, serve_mail
 from tests.gateway.alerts.test_letters import FACTS
+from tests.gateway.alerts.tls import Certificate, self_signed
 
 AT = dt.datetime(2026, 11, 29, 20, 15, tzinfo=dt.UTC)
 RECORD = Record(
@@ -99,42 +93,9 @@ async def test_no_server_and_a_silent_one() -> None:
         await channel(port).send(message())
 
 
-@dataclass(frozen=True)
-class Certificate:
-    file: Path
-    server: ssl.SSLContext
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """Self-signed for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    directory = tmp_path_factory.mktemp("tls")
-    chain, private = directory / "cert.pem", directory / "key.pem"
-    chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(chain, private)
-    return Certificate(chain, server)
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 async def test_tls_and_login(certificate: Certificate, tmp_path: Path) -> None:

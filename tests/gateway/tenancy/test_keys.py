@@ -45,9 +45,9 @@ def test_older_pepper_still_proves_and_a_lost_one_does_not() -> None:
 
 def test_peppers_come_from_files(tmp_path: Path) -> None:
     file, key = tmp_path / "pepper", ApiKey("abcdefgh", "s" * 43)
-    settings = SecuritySettings(key_pepper_file=file, key_pepper_id="p7")
+    settings = SecuritySettings(key_pepper_file=file)
     file.write_text("the only pepper, which has spaces\n")
-    assert Peppers.from_settings(settings).stored(key)[0] == "p7"
+    assert Peppers.from_settings(settings).stored(key)[0] == "p1"
     file.write_text("p2:the-pepper-of-today\n\np1:the-pepper-of-before\n")
     peppers = Peppers.from_settings(settings)
     assert peppers.stored(key)[0] == "p2"

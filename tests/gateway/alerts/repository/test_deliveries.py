@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.alerts.repository.deliveries import NewDelivery, add, lease, mark_failed, take_announced
+from gateway.alerts.repository.deliveries import NewDelivery, Wanted, add, lease, mark_failed, take_announced
 from gateway.events import Mail, announce
 from tests.gateway.alerts.repository.test_records import EVENT, record_of
 from tests.gateway.books import Books, books
 
 __all__ = ["books"]
+
+ALL = Wanted("email", 9, 60.0, 9, [], ["email"])
 
 
 async def test_an_announced_record_is_taken_once_with_its_mail(books: Books) -> None:
@@ -30,12 +32,12 @@ async def test_a_target_is_addressed_once(books: Books) -> None:
         await announce(connection, [EVENT])
         for name in ("d1", "d2"):
             await add(connection, [NewDelivery(name, EVENT.id, "email", "a@x.org", {})])
-        [message] = await lease(connection, 9, 60.0)
+        [message] = await lease(connection, ALL)
         assert (message.id, message.attempt, message.record) == ("d1", 1, record_of(EVENT))
-        assert await lease(connection, 9, 60.0) == []
+        assert await lease(connection, ALL) == []
         await mark_failed(connection, message, "busy", 0.0)
     async with books.database.transaction() as connection:
-        [again] = await lease(connection, 9, 60.0)
+        [again] = await lease(connection, ALL)
         assert again.attempt == 2
         await mark_failed(connection, message, "an older attempt", None)
     assert await books.value("SELECT last_error FROM delivery") == "busy"

@@ -105,7 +105,7 @@ async def test_from_the_request_to_the_letter(
     async with serve_mail(mailbox) as port:
         mail = MailChannel(MailSettings(host="127.0.0.1", port=port, tls="none"))
         courier = Courier(
-            database, [mail], ids=IdSource(), draw=lambda bound: 0, metrics=metrics, lease_s=mail.lease_s
+            database, [mail], clock=clock, ids=IdSource(), draw=lambda bound: 0, metrics=metrics
         )
         assert await courier.run_once() == 2
     subjects = {mail["Subject"] for _, mail in mailbox.taken}

@@ -16,6 +16,7 @@ SINGLE = (
     "/usage/usual",
     "/openapi.json",
     "/me",
+    "/webhook_event_types",
 )
 FAR_TOO_MANY = 1_000_000
 REQUIRED = {"start_time": "0", "group_by": "model"}

@@ -15,6 +15,7 @@ import pytest
 from gateway.ledger.repository.rollups import fold_usage
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
+from tests.gateway.alerts.webhooks.receiver import serve_receiver
 from tests.gateway.http.admin.browser import PASSWORD, Browser, invited
 from tests.gateway.http.admin.exporting import work
 from tests.gateway.http.description.calls import BY_THE_STRICT_CLIENT
@@ -41,7 +42,8 @@ IN_THEIR_OWN_TESTS = {
 
 @pytest.fixture
 def gateway_changes(tmp_path: Path) -> dict[str, Any]:
-    return {"exports": {"destination": str(tmp_path / "exports")}}
+    listed = {"key_pepper": "pepper-of-the-tests-0123456789", "webhook_allowed_cidrs": ["127.0.0.1/32"]}
+    return {"exports": {"destination": str(tmp_path / "exports")}, "security": listed}
 
 
 async def test_every_route_answers_as_it_is_described(gateway: Gateway, engine: FakeEngine) -> None:
@@ -53,6 +55,7 @@ async def test_every_route_answers_as_it_is_described(gateway: Gateway, engine: 
     await the_usage(gateway, start)
     await the_exports(gateway, tenant)
     await the_people(gateway)
+    await the_webhooks(gateway, tenant)
     await the_files(gateway, engine, tenant)
     described = gateway.description
     missing = described.operations - described.seen - BY_THE_STRICT_CLIENT
@@ -226,6 +229,42 @@ async def the_usage(gateway: Gateway, start: int) -> None:
     shown = await gateway.admin("GET", f"/requests/{request_id}")
     assert shown["prices"]
     assert shown["attempts"]
+
+
+async def the_webhooks(gateway: Gateway, tenant: Tenant) -> None:
+    scopes = {"name": "hooks", "scopes": ["webhooks.write"]}
+    key = (await gateway.admin("POST", f"/projects/{tenant.id}/api_keys", scopes))["value"]
+    await gateway.refresh()
+    async with serve_receiver() as receiver:
+        for prefix, caller in (("/v1", key), ("/v1/organization", gateway.admin_key)):
+            hooks = f"{prefix}/webhook_endpoints"
+            body = {"name": "n", "url": receiver.url, "event_types": ["batch.failed"]}
+            one = f"{hooks}/{(await ask(gateway, caller, 'POST', hooks, body))['id']}"
+            await ask(gateway, caller, "GET", hooks)
+            await ask(gateway, caller, "GET", one)
+            await ask(gateway, caller, "POST", one, {"name": "m"})
+            await ask(gateway, caller, "POST", f"{one}/rotate_secret", {})
+            await ask(gateway, caller, "POST", f"{one}/test", {"event_type": "batch.failed"})
+            await ask(gateway, caller, "GET", f"{prefix}/webhook_event_types")
+            if caller != key:
+                await the_deliveries(gateway, one.rpartition("/")[2])
+            await ask(gateway, caller, "DELETE", one)
+
+
+async def the_deliveries(gateway: Gateway, endpoint_id: str) -> None:
+    await gateway.sql("INSERT INTO alert_record VALUES ('alert_2', 'batch.failed', NULL, '{}', now())")
+    await gateway.sql(
+        "INSERT INTO delivery (id, record_id, channel, target_key, target, attempts, next_attempt_at, last_error)"
+        " VALUES ('del_2', 'alert_2', 'webhook', $1, '{}', 1, NULL, '500')",
+        endpoint_id,
+    )
+    await gateway.sql("INSERT INTO delivery_attempt VALUES ('del_2', 1, now(), 7, 500, '500', 'no')")
+    one = f"/webhook_endpoints/{endpoint_id}"
+    await gateway.admin("GET", f"{one}/deliveries")
+    shown = await gateway.admin("GET", f"{one}/deliveries/del_2")
+    assert shown["log"]
+    await gateway.admin("POST", f"{one}/deliveries/del_2/replay")
+    await gateway.admin("POST", f"{one}/enable")
 
 
 async def the_exports(gateway: Gateway, tenant: Tenant) -> None:
