@@ -97,10 +97,15 @@ def windowed(change: Callable[[int], int | None]) -> Mutant:
     )
 
 
+def unturned(c: ModelConfig) -> ModelConfig:
+    """So slowly that nothing turns."""
+    return dataclasses.replace(c, rope_freq_divisors=(1e30,) * (c.head_dim // 2))
+
+
 YARN = ("qwen2", "qwen3")
 MUTANTS: dict[str, tuple[tuple[str, ...], Mutant]] = {
     "wrong rope base": (tuple(ARCHITECTURES), lambda c: dataclasses.replace(c, rope_base=c.rope_base * 2)),
-    "no rope": (tuple(ARCHITECTURES), lambda c: dataclasses.replace(c, rope_base=1e30, rope_scaling=RopeScaling())),
+    "no rope": (tuple(ARCHITECTURES), unturned),
     "wrong softmax scale": (
         tuple(ARCHITECTURES), lambda c: dataclasses.replace(c, attention_scale=c.attention_scale * 1.4)
     ),

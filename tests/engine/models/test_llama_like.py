@@ -96,6 +96,7 @@ def _windowed(change: Callable[[int], int | None]) -> Callable[[ModelConfig], Mo
 
 
 MUTANTS: dict[str, tuple[tuple[str, ...], Callable[[ModelConfig], ModelConfig]]] = {
+    "no rope": (FAMILIES, lambda c: dataclasses.replace(c, rope_freq_divisors=(1e30,) * (c.head_dim // 2))),
     "wrong rope base": (FAMILIES, lambda c: dataclasses.replace(c, rope_base=c.rope_base * 2)),
     "wrong softmax scale": (FAMILIES, lambda c: dataclasses.replace(c, attention_scale=c.attention_scale * 1.4)),
     "no yarn": (("qwen2", "qwen3"), lambda c: dataclasses.replace(c, rope_scaling=RopeScaling())),

@@ -1,5 +1,5 @@
 """With `--batch-invariant` a request's tokens and log-probabilities do not depend, in any bit, on its company, on
-chunks, on the prefix cache or on preemption. Prompts are longer than three windows."""
+chunks, on the prefix cache, on preemption or on the host's tier. Prompts are longer than three windows."""
 
 from __future__ import annotations
 
@@ -107,17 +107,38 @@ def test_cached_equals_not_cached(tiny: Tiny, seed: int) -> None:
     _assert_same_bits(cached, tiny.alone(requests))
 
 
-def test_preempted_equals_not_preempted(tiny: Tiny, seed: int) -> None:
+def test_a_second_turn_equals_one_that_finds_nothing(tiny: Tiny, seed: int) -> None:
+    """Pages that decode wrote hold the bits that prefill would have written."""
+    name = "r10"
+    first = {name: _requests(tiny, seed, max_tokens=40)[name]}
+    answer = tiny.run(first).rows[name].tokens
+    second = {"second": ([*answer, 7, 8, 9], first[name][1])}
+    cached = tiny.run(first, second)
+    assert cached.cached["second"] >= len(answer) // 16 * 16 - 16
+    cached.rows.pop(name)
+    _assert_same_bits(cached, tiny.alone(second))
+
+
+def _crowd(tiny: Tiny, seed: int) -> Requests:
+    """Let in with a page or two a group; each grows to four."""
     draw, vocab = random.Random(seed), tiny.model.config.vocab_size
-    requests = {
+    return {
         f"r{index}": (
             [draw.randrange(vocab) for _ in range(13)],
             SamplingParams(seed=index, max_tokens=50, ignore_eos=True, num_logprobs=3),
         )
         for index in range(5)
     }
-    # All are let in with a page or two a group, and each grows to four.
+
+
+def test_preempted_or_swapped_equals_neither(tiny: Tiny, seed: int) -> None:
+    requests, alone = _crowd(tiny, seed), tiny.alone(_crowd(tiny, seed))
     num_blocks = 11 * len(tiny.model.kv_groups)
     crowded = tiny.run(requests, num_blocks=num_blocks, enable_prefix_caching=False)
     assert crowded.load.num_preemptions > 0
-    _assert_same_bits(crowded, tiny.alone(requests))
+    _assert_same_bits(crowded, alone)
+    swapped = tiny.run(
+        requests, num_blocks=num_blocks, num_host_blocks=400, swaps=True, enable_prefix_caching=False
+    )
+    assert swapped.load.num_pages_restored > 0
+    _assert_same_bits(swapped, alone)
