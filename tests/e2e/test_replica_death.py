@@ -58,6 +58,7 @@ async def test_who_leaves_is_no_work_for_the_engine_any_more(fleet: Fleet) -> No
     headers = {"authorization": f"Bearer {fleet.plan.tenant.key}"}
     async with aiohttp.ClientSession() as client:
         async with client.post(fleet.cluster.gateway_urls[0] + ask.path, json=body, headers=headers) as reply:
+            assert reply.status == 200, await reply.text()
             record.status, record.request_id = reply.status, reply.headers["x-request-id"]
             await reply.content.readline()
             reply.close()

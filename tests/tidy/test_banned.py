@@ -58,7 +58,7 @@ def test_banned_calls() -> None:
     """Duty engine-8: neither compiler nor tuner, among other calls."""
     broken = []
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call):
                 broken += _verdicts(source, node)
     assert not broken, "\n".join(broken)
@@ -113,7 +113,7 @@ def test_every_silenced_type_says_why() -> None:
 def test_no_mutable_state_in_modules() -> None:
     broken = []
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Global):
                 broken.append(
                     f"{_name(source)}:{node.lineno}: `global {', '.join(node.names)}`: pass the state in"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,22 +22,40 @@ class Import:
     """Inside `if TYPE_CHECKING:`: no dependency at run time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Source:
-    """One Python file of the product."""
+    """One Python file of the product. What many rules ask of it is found once."""
 
     path: Path
     tree: ast.Module
 
-    @property
+    @cached_property
     def module(self) -> str:
         parts = self.path.relative_to(ROOT).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
-    def imports(self) -> Iterator[Import]:
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    def imports(self) -> tuple[Import, ...]:
         """Every import of the file, at any depth; `from a import b` counts as `a.b`."""
-        typing_only = _typing_only_lines(self.tree)
-        for node in ast.walk(self.tree):
+        return self._imports
+
+    def functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+        return self._functions
+
+    @cached_property
+    def _imports(self) -> tuple[Import, ...]:
+        return tuple(self._find_imports())
+
+    @cached_property
+    def _functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    def _find_imports(self) -> Iterator[Import]:
+        typing_only = _typing_only_lines(self.nodes)
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for name in node.names:
                     yield Import(name.name, node.lineno, node.lineno in typing_only)
@@ -45,11 +63,6 @@ class Source:
                 base = self._absolute(node)
                 for name in node.names:
                     yield Import(f"{base}.{name.name}", node.lineno, node.lineno in typing_only)
-
-    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -63,12 +76,17 @@ class Source:
 def sources(*tops: str) -> tuple[Source, ...]:
     """All Python files under the given top folders (default: the product), in a stable order."""
     paths = sorted(path for top in tops or PRODUCT for path in (ROOT / top).rglob("*.py"))
-    return tuple(Source(path, ast.parse(path.read_text(encoding="utf-8"), str(path))) for path in paths)
+    return tuple(_source(path) for path in paths)
 
 
-def _typing_only_lines(tree: ast.Module) -> set[int]:
+@cache
+def _source(path: Path) -> Source:
+    return Source(path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
+
+
+def _typing_only_lines(nodes: tuple[ast.AST, ...]) -> set[int]:
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for child in node.body:
                 lines.update(range(child.lineno, (child.end_lineno or child.lineno) + 1))

@@ -17,7 +17,7 @@ from gateway.obs.failpoints import Point as GatewayPoint
 from tests.e2e.chaos.cluster import Cluster, Process, until_ok
 
 ENGINE_POINTS: tuple[str, ...] = get_args(EnginePoint)
-WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "delivery.sent")
+WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "slo.refusals_counted", "delivery.sent")
 SPOOL_POINTS = ("spool.replaying", "spool.applied")
 # Where batches are worked on: tests/gateway/batches/test_batch_death.py.
 BATCH_POINTS = ("batch.stored", "batch.files_written")
@@ -26,7 +26,7 @@ GATEWAY_POINTS = tuple(
 )
 POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 
-HIT_S = 20.0
+HIT_S = 60.0
 OUTAGE_S = 2.5
 TRIES_AGAIN = 2
 
