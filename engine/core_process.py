@@ -41,6 +41,7 @@ GRAMMAR_CACHE_BYTES = 256 << 20
 
 def main(control: socket.socket) -> int:
     """Run until the supervisor says otherwise; returns the exit status."""
+    began_s = time.monotonic()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _die_with_parent()
@@ -60,7 +61,7 @@ def main(control: socket.socket) -> int:
     loop: Loop[Any] = Loop(desk, built.runner, desk.emit, time.monotonic, core)
     gc.collect()
     gc.freeze()  # weights and code live as long as the process; collections need not look at them
-    transport.tell_supervisor(Ready(_ready(spec.epoch, built, core)))
+    transport.tell_supervisor(Ready(_ready(spec.epoch, built, core, time.monotonic() - began_s)))
     loop.run()
     transport.close()
     return 0
@@ -102,7 +103,7 @@ def core_config(config: EngineConfig, built: BuiltRunner) -> CoreConfig:
     )
 
 
-def _ready(epoch: str, built: BuiltRunner, core: CoreConfig) -> CoreReady:
+def _ready(epoch: str, built: BuiltRunner, core: CoreConfig, startup_s: float = 0.0) -> CoreReady:
     return CoreReady(
         epoch=epoch,
         max_model_len=core.max_model_len,
@@ -114,6 +115,8 @@ def _ready(epoch: str, built: BuiltRunner, core: CoreConfig) -> CoreReady:
         dtype=built.config.dtype,
         device=built.config.device,
         embedding_size=built.model.hidden_size,
+        startup_s=startup_s,
+        warm_up_s=built.warm_up_s,
         has_grammars=importlib.util.find_spec("xgrammar") is not None,
     )
 

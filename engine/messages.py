@@ -195,6 +195,9 @@ class LoadStats(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that live or still owe, counted in each class."""
     fairness_spread: float = 0.0
     """Virtual tokens between the most and the least served of the ids that wait."""
+    graph_hits: int = 0
+    """Captured graphs replayed so far, and parts of steps launched without one; a CPU has neither."""
+    graph_misses: int = 0
     num_refused: int = 0
     """Requests refused as overload so far: at the door, displaced, or past the queue deadline."""
 
@@ -214,6 +217,10 @@ class CoreReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     device: str
     embedding_size: int = 0
     """Hidden width of the model."""
+    startup_s: float = 0.0
+    """From the start of the core process until now."""
+    warm_up_s: float = 0.0
+    """Of these, what the largest step, its kernels and the graphs took."""
     has_grammars: bool = False
     """Structured output is installed."""
 

@@ -133,6 +133,10 @@ class StepResult:
     """Failed rows whose own grammar leaves nothing to choose."""
     embeddings: dict[int, bytes] = field(default_factory=dict)
     """row → [hidden size] fp32, little-endian, for rows whose sampling parameters ask for pooling."""
+    graph_hits: int = 0
+    """Captured graphs that the step replayed."""
+    graph_misses: int = 0
+    """Parts of it that were launched kernel by kernel, for want of a graph. A runner without graphs has neither."""
 
 
 HandleT = TypeVar("HandleT")

@@ -7,6 +7,7 @@ no metric names.
 from __future__ import annotations
 
 from engine.core.config import CoreConfig
+from engine.core.contract import StepResult
 from engine.core.scheduler import Scheduler
 from engine.core.step import Step
 from engine.messages import LoadStats
@@ -26,6 +27,8 @@ class LoadMeter:
         self._step_s = 0.0
         self._busy_s = 0.0
         self._num_prompt_tokens = 0
+        self._graph_hits = 0
+        self._graph_misses = 0
         self._last_done_s = float("-inf")
         self._read_s = 0.0
         self._read_tokens = 0.0
@@ -33,8 +36,11 @@ class LoadMeter:
         self._spread = 0.0
         self._sustainable_rps = 0.0
 
-    def step_done(self, step: Step, launched_s: float, now: float) -> None:
-        """A step launched while another ran began when that one was done."""
+    def step_done(self, step: Step, result: StepResult | None, launched_s: float, now: float) -> None:
+        """A step launched while another ran began when that one was done. Without a result it failed."""
+        if result is not None:
+            self._graph_hits += result.graph_hits
+            self._graph_misses += result.graph_misses
         self._step_s = now - max(launched_s, self._last_done_s)
         self._busy_s += self._step_s
         self._last_done_s = now
@@ -75,6 +81,8 @@ class LoadMeter:
             page_waste=self._page_waste,
             num_fairness_ids=waiting.num_accounts,
             fairness_spread=self._spread,
+            graph_hits=self._graph_hits,
+            graph_misses=self._graph_misses,
             num_refused=scheduler.num_refused,
         )
 

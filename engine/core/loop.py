@@ -172,6 +172,7 @@ class Loop(Generic[HandleT]):
         """Wait for the oldest step in flight and take over what it produced."""
         flight = self._flights.popleft()
         later = [each.step for each in self._flights]
+        result = None
         try:
             result = self._runner.collect(flight.handle)
         except BatchError:
@@ -181,7 +182,7 @@ class Loop(Generic[HandleT]):
             absorb(flight.step, result, later, self._scheduler, self._outbox)
         self._scheduler.retire(flight.step)
         now = self._clock()
-        self._load.step_done(flight.step, flight.launched_s, now)
+        self._load.step_done(flight.step, result, flight.launched_s, now)
         self._closing.ended(flight.step, flight.launched_s, now)
         self._is_checked = False
 

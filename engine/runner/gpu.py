@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import torch
@@ -67,7 +67,15 @@ class Flight:
     """Log-probabilities of prompts that are on their way."""
     embeddings: EmbeddingFetch | None = None
     """Likewise."""
+    graph_hits: int = 0
+    graph_misses: int = 0
     error: Exception | None = None
+
+    def count(self, *, is_hit: bool) -> bool:
+        """Whether a graph was there. (Returned, to be branched on.)"""
+        self.graph_hits += is_hit
+        self.graph_misses += not is_hit
+        return is_hit
 
 
 class GPURunner:
@@ -157,7 +165,8 @@ class GPURunner:
         if it had to wait: its forward pass is running meanwhile."""
         assert handle is not self._open, "steps are collected in the order of launch"
         try:
-            return self._collect(handle)
+            found = self._collect(handle)
+            return replace(found, graph_hits=handle.graph_hits, graph_misses=handle.graph_misses)
         finally:
             if self._last is handle:
                 self._last = None
@@ -226,9 +235,9 @@ class GPURunner:
         assert slot is not None
         self._sampler.send_masks(rows, self._sampler.masks(rows, flight.lens))
         if self._sampler.all_greedy(rows):
-            if not self._greedy_graphs.replay(len(rows)):
+            if not flight.count(is_hit=self._greedy_graphs.replay(len(rows))):
                 self._choose_greedily(len(rows))
-        elif not self._sampling_graphs.replay(len(rows)):
+        elif not flight.count(is_hit=self._sampling_graphs.replay(len(rows))):
             self._choose(len(rows))
         flight.logprobs = self._sampler.logprob_counts(rows)
         slot.fetch(
@@ -264,13 +273,14 @@ class GPURunner:
         wide = any(item.num_tokens > narrow_tokens for item in schedule.work)
         spans = spans_of(schedule.work, self._sampler)
         if spans or self._pooler.has_any(schedule.work):
+            flight.count(is_hit=False)
             hidden = self._forward(schedule.num_tokens, wide=wide)
             flight.embeddings = EmbeddingFetch(self._pooler.take(schedule.work, hidden))
             if spans:
                 flight.prompt = PromptFetch(spans, score(self._model, hidden, spans, self._tables.tokens))
             return
         graphs = self._mixed_graphs if wide else self._decode_graphs
-        if not graphs.replay(schedule.num_tokens):
+        if not flight.count(is_hit=graphs.replay(schedule.num_tokens)):
             self._forward(schedule.num_tokens, wide=wide)
 
     def _forward(self, num_tokens: int, *, wide: bool) -> Tensor:

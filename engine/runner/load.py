@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,6 +41,8 @@ class BuiltRunner:
     layout: KVLayout
     model: ModelConfig
     config: ResolvedConfig
+    warm_up_s: float
+    """What trying the largest step, compiling kernels and capturing graphs took."""
 
 
 def build_runner(config: EngineConfig) -> BuiltRunner:
@@ -69,6 +72,7 @@ def build_runner(config: EngineConfig) -> BuiltRunner:
         _log.warning(
             "on a CPU fp8 weights are widened at load: answers are those of a GPU, memory is not saved"
         )
+    loaded_s = time.monotonic()
     layout = kv.layout_for(
         resolved, model_config, model.kv_groups, _memory_for_pages(model, resolved, device)
     )
@@ -77,10 +81,10 @@ def build_runner(config: EngineConfig) -> BuiltRunner:
         runner.warm_up(*_CPU_WARM_UP)
     elif not resolved.settings.device.enforce_eager:
         runner.capture()
-    _log.info(
-        "runner ready: %s on %s in %s, %d KV pages", path.name, device, resolved.dtype, layout.num_blocks
-    )
-    return BuiltRunner(runner, layout, model_config, resolved)
+    warm_up_s = time.monotonic() - loaded_s
+    ready = "runner ready: %s on %s in %s, %d KV pages, warm after %.1f s"
+    _log.info(ready, path.name, device, resolved.dtype, layout.num_blocks, warm_up_s)
+    return BuiltRunner(runner, layout, model_config, resolved, warm_up_s)
 
 
 def _runner(

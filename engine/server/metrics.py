@@ -9,6 +9,7 @@ and are the same in every process. Every metric is declared in the tables below.
 from __future__ import annotations
 
 import os
+import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -83,9 +84,19 @@ CORE_COUNTERS: Mapping[str, tuple[str, str]] = {
     "vllm:num_preemptions": ("num_preemptions", "Sequences preempted."),
     "engine_steps": ("steps", "Steps of the core."),
     "engine_busy_seconds": ("busy_s", "Time in steps."),
+    "engine_graph_hits": ("graph_hits", "CUDA graphs replayed; none on a CPU."),
+    "engine_graph_misses": ("graph_misses", "Parts of steps that had no graph and were launched eagerly."),
     "engine_requests_refused": ("num_refused", "Sequences refused as overload."),
     "engine_pages_offloaded": ("num_pages_offloaded", "KV pages copied to host memory."),
     "engine_pages_restored": ("num_pages_restored", "KV pages copied back from it."),
+}
+
+READY_GAUGES: Mapping[str, tuple[str, str]] = {
+    "engine_startup_seconds": ("startup_s", "From the start of the core process to ready."),
+    "engine_warm_up_seconds": (
+        "warm_up_s",
+        "Of it: trying the largest step, compiling kernels, capturing graphs.",
+    ),
 }
 
 
@@ -180,6 +191,9 @@ class Metrics:
         )
         yield f"engine_step_seconds{{{self._labels}}} {load.step_ms / 1000:.17g}"
         if ready is not None:
+            for name, (attribute, text) in READY_GAUGES.items():
+                yield from (f"# HELP {name} {text}", f"# TYPE {name} gauge")
+                yield f"{name}{{{self._labels}}} {getattr(ready, attribute):.17g}"
             yield "# HELP vllm:cache_config_info The page pool."
             yield "# TYPE vllm:cache_config_info gauge"
             pool = f'block_size="{ready.block_size}",num_gpu_blocks="{ready.num_blocks}"'
@@ -198,6 +212,23 @@ class Metrics:
         yield f"{name}_count{{{self._labels}}} {total}"
 
 
+def table() -> str:
+    """Every metric in Markdown, by kind."""
+    step = {"engine_step_seconds": "Duration of the last step."}
+    pool = {"vllm:cache_config_info": "The page pool: labels `block_size`, `num_gpu_blocks`."}
+    gauges = {name: text for name, (_, text) in {**CORE_GAUGES, **READY_GAUGES}.items()} | step | pool
+    counters = {**COUNTERS} | {name: text for name, (_, text) in CORE_COUNTERS.items()}
+    histograms = {name: text for name, (text, _) in HISTOGRAMS.items()}
+    histograms |= {name: f"Older name of {source}." for name, source in ALIASES.items()}
+    kinds = {"gauge": gauges, "counter": counters, "histogram": histograms}
+    rows = [
+        f"| `{name}{'_total' if kind == 'counter' else ''}` | {kind} | {text} |"
+        for kind, names in kinds.items()
+        for name, text in names.items()
+    ]
+    return "\n".join(["| metric | kind | |", "|---|---|---|", *rows])
+
+
 def _load(path: Path) -> Snapshot:
     if not path.is_file():
         return Snapshot()
@@ -206,3 +237,7 @@ def _load(path: Path) -> Snapshot:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{table()}\n")

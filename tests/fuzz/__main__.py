@@ -60,10 +60,14 @@ async def main() -> int:
             memory: list[dict[str, int]] = []
             reports: list[Report] = []
             for part in range(PARTS):
-                reports += await _part(engine, arguments.seed, part, arguments.requests // PARTS)
+                news = await _part(engine, arguments.seed, part, arguments.requests // PARTS)
+                reports += news
                 memory.append(_rss(root))
-                total, faults = _total(reports), sum(len(report.faults) for report in reports)
-                print(f"{time.monotonic() - began:.0f} s: {total} requests, {faults} faults", flush=True)
+                took, total = time.monotonic() - began, _total(reports)
+                print(f"{took:.0f} s: {total} requests, {sum(memory[-1].values()) >> 20} MiB", flush=True)
+                for report in news:
+                    for fault in report.faults:
+                        print("FAULT", fault, flush=True)
             after = await engine.status()
     faults = [fault for report in reports for fault in report.faults] + _growth(memory)
     plain = set().union(*(report.plain for report in reports))
@@ -73,8 +77,7 @@ async def main() -> int:
         faults.append("the plain request was answered in several ways")
     if (before["epoch"], 0, 0) != (after["epoch"], after["running"], after["waiting"]):
         faults.append(f"the engine was {before} and is {after}")
-    for fault in faults:
-        print("FAULT", fault)
+    print("\n".join(faults) or "no faults")
     return 1 if faults else 0
 
 

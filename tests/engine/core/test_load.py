@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.core.contract import StepResult
 from engine.messages import LoadStats
 from tests.engine.core.harness import STEP_S, Engine, add, config, layout
 
@@ -39,6 +45,21 @@ def test_prefix_counters_count_each_request_once() -> None:
     engine.run(add("a", 40, max_tokens=2))
     engine.run(add("b", 40, max_tokens=2))
     assert (last(engine).prefix_queries, last(engine).prefix_hits) == (80, 32)
+
+
+def test_graphs_of_all_steps_add_up_but_for_those_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(config(), fails_batch=lambda schedule: schedule.step == 3)
+    collect = engine.runner.collect
+
+    def with_graphs(handle: Any) -> StepResult:
+        return replace(collect(handle), graph_hits=2, graph_misses=1)
+
+    monkeypatch.setattr(engine.runner, "collect", with_graphs)
+    engine.submit(add("a", 5, max_tokens=9))
+    engine.run()
+    load = last(engine)
+    assert load.steps >= 3
+    assert (load.graph_hits, load.graph_misses) == (2 * (load.steps - 1), load.steps - 1)
 
 
 def test_waste_is_recounted_now_and_then_and_gone_at_rest() -> None:

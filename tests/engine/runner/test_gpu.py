@@ -17,6 +17,7 @@ from engine.messages import SamplingParams
 from engine.models.loader import load_model
 from engine.models.quantization import Fp8Parts
 from engine.runner.gpu import GPURunner
+from engine.runner.graphs import GraphSet
 from engine.runner.sampler import NOTHING_TO_CHOOSE
 from kernels.e4m3 import E4M3
 from tests.engine.runner.driver import Driver, Running, layout_of, make_runner
@@ -159,6 +160,44 @@ def _assert_same_logprobs(plain: Running, ours: Running) -> None:
         assert one.token_logprob == pytest.approx(other.token_logprob, abs=1e-3)
         assert one.top_logprobs == pytest.approx(other.top_logprobs, abs=1e-3)
         assert len(one.top_ids) == len(other.top_ids) == plain.sampling.num_logprobs
+
+
+class _Graphs:
+    """As many as are wanted: each runs what it was captured from."""
+
+    def __init__(self, run: Callable[[int], object]) -> None:
+        self._run = run
+
+    def replay(self, size: int) -> bool:
+        self._run(size)
+        return True
+
+
+def test_graphs_that_were_there_and_that_were_not_are_counted(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a step's two halves: the forward pass, and the choice if a row samples."""
+    write_tiny_llama(tmp_path)
+    model = _load(tmp_path, DEVICE)
+    runner = _gpu_runner(model)
+    driver = Driver(runner, layout_of(model), seed)
+    for name in ("_decode_graphs", "_mixed_graphs", "_greedy_graphs", "_sampling_graphs"):
+        monkeypatch.setattr(runner, name, GraphSet([]))
+    driver.add(0, [5, 6], _greedy(0))
+    driver.launch({0: 1})
+    driver.launch({0: 1})
+    counted = [(each.graph_hits, each.graph_misses) for each in (driver.collect(), driver.collect())]
+    monkeypatch.setattr(runner, "_decode_graphs", _Graphs(lambda size: runner._forward(size, wide=False)))
+    monkeypatch.setattr(runner, "_greedy_graphs", _Graphs(runner._choose_greedily))
+    driver.launch({0: 1})
+    result = driver.collect()
+    counted.append((result.graph_hits, result.graph_misses))
+    driver.add(1, [5, 6], SamplingParams(seed=0, max_tokens=5, temperature=0.0, num_prompt_logprobs=1))
+    driver.launch({1: 9})
+    result = driver.collect()
+    counted.append((result.graph_hits, result.graph_misses))
+    assert counted == [(0, 1), (0, 2), (2, 0), (1, 1)], "the last: prompts are scored without a graph"
+    assert len(driver.rows[0].outputs) == 2
 
 
 def test_a_row_is_reused_without_traces(model: CausalLM, seed: int) -> None:
