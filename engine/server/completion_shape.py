@@ -49,6 +49,8 @@ class _Place:
     def __init__(self, vocabulary: TokenBytes, *, skip_special_tokens: bool, offset: int) -> None:
         self._detokenizer = Detokenizer(vocabulary, skip_special_tokens=skip_special_tokens)
         self._offset = offset
+        self.shown = offset
+        """Characters of the text that the caller has, or is about to get."""
 
     def take(self, token_id: int) -> int:
         """Where the token begins, in characters of the text; one that begins inside a character, with it."""
@@ -161,6 +163,9 @@ class CompletionShape(Base):
             )
         for token_id, values in delta.logprobs:
             self._add(lines, place, token_id, values)
+        place.shown += len(delta.text)
+        if delta.finish_reason is not None:  # tokens of a stop that is not shown stand at the end
+            lines.text_offset = [min(offset, place.shown) for offset in lines.text_offset]
         return lines.document()
 
     def _add(self, lines: _Lines, place: _Place, token_id: int, values: TokenLogprobs) -> None:

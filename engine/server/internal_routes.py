@@ -22,6 +22,7 @@ from engine.server.services import Services
 LIMIT_DEFAULT = 1000
 LIMIT_MAX = 10_000
 """Records on a page of the journal."""
+_USAGE_QUERY = {"after", "limit", "request_id"}
 ABORT_FIELDS = {"request_id": Field(text(200), required=True)}
 
 
@@ -46,6 +47,8 @@ async def status(services: Services, exchange: Exchange, caller: Caller) -> None
 
 async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
     query = exchange.query()
+    for name in query.keys() - _USAGE_QUERY:  # a misspelt cursor would read everything again, for ever
+        raise invalid(f"Unknown parameter: {name[:40]!r}.", name[:40])
     limit = query.get("limit", str(LIMIT_DEFAULT))
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= LIMIT_MAX):
         raise invalid(f"'limit' must be between 1 and {LIMIT_MAX}.", "limit")

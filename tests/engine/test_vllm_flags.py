@@ -7,12 +7,16 @@ import shlex
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
+import openai
 import pytest
 
 from engine.config import GROUPS
 from engine.flags import ALIASES, add_flags, config_of, parse, whole_number
 from engine.vllm_flags import VLLM_FLAGS, VllmFlag, table
+from tests.engine.test_core_process import serving
+from tests.models import write_tiny_llama
 from tests.tidy.tree import ROOT
 
 COMMAND_LINES = {
@@ -44,6 +48,38 @@ REFUSED = {
 def test_command_lines_as_people_have_them(line: str) -> None:
     config = parse(shlex.split(line))
     assert config.model.model == "m"
+
+
+async def test_a_helm_charts_command_line_serves(tmp_path: Path) -> None:
+    """Started for real, on a model that is at hand: it answers, and the log says what became of each flag."""
+    log = tmp_path / "log"
+    flags = shlex.split(COMMAND_LINES["helm"])[1:]
+    async with serving(write_tiny_llama(tmp_path / "model"), *flags, log=log) as engine:
+        assert (await engine.complete(max_tokens=3)).usage.completion_tokens == 3
+    said = log.read_text()
+    for flag in ("--trust-remote-code", "--enable-chunked-prefill", "--disable-log-requests", "--block-size"):
+        assert f"{flag}: {_row(flag).says}" in said
+
+
+async def test_an_agent_builders_command_line_serves(tmp_path: Path) -> None:
+    """With eight-bit weights and pages, a key, and the older spelling of numbers."""
+    flags = [*shlex.split(COMMAND_LINES["agents"])[1:], *shlex.split(COMMAND_LINES["fp8"])[1:]]
+    flags[flags.index("--max-model-len") + 1] = "0.5K"
+    async with serving(write_tiny_llama(tmp_path / "model"), *flags) as engine:
+        assert (await engine.status())["max_model_len"] == 512
+        stranger = engine.client.with_options(api_key="x")
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.models.list()
+        agent = engine.client.with_options(api_key="k")
+        answer = await agent.completions.create(model="m", prompt="a", max_tokens=3, logprobs=20)
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 3
+        metrics = await (await engine.session.get("/metrics")).text()
+        assert "engine_graph_hits_total" in metrics
+
+
+def _row(flag: str) -> VllmFlag:
+    return next(row for row in VLLM_FLAGS if flag in row.spellings)
 
 
 @pytest.mark.parametrize(("line", "says"), REFUSED.items(), ids=REFUSED)

@@ -60,6 +60,24 @@ def test_offsets_count_characters_of_the_text() -> None:
     assert choices(two.chunk(delta, None))[0]["logprobs"]["text_offset"] == [0, 3, 3, 4]
 
 
+def test_no_offset_is_past_the_text() -> None:
+    """Also where a stop string of several tokens ended it and is not shown; streamed, whole, and behind an echo."""
+    hidden = [(byte, PLAIN) for byte in b"cde"]
+    end: dict[str, Any] = {"finish_reason": "stop", "stop_reason": "de"}
+    streamed = shape([Prompt([1])], num_logprobs=0)
+    first = choices(streamed.chunk(said(0, "ab"), None))[0]["logprobs"]["text_offset"]
+    last = choices(streamed.chunk(Delta(0, "c", [*b"cde"], hidden, **end), None))[0]["logprobs"][
+        "text_offset"
+    ]
+    assert (first, last) == ([0, 1], [2, 3, 3])
+    logprobs = [(byte, PLAIN) for byte in b"abcde"]
+    for echo, shift in ((None, 0), ("xyz", 3)):
+        prompt = Prompt([120], echo)
+        whole = shape([prompt], num_logprobs=0).whole([Delta(0, "abc", [], logprobs, **end)], Usage(1))
+        offsets = orjson.loads(whole)["choices"][0]["logprobs"]["text_offset"]
+        assert offsets[-5:] == [shift + place for place in (0, 1, 2, 3, 3)]
+
+
 def test_an_echo_stands_before_each_answer_of_its_prompt() -> None:
     document = orjson.loads(
         shape([Prompt([97], "a"), Prompt([98], "b")], n=2).whole(

@@ -76,6 +76,7 @@ async def test_usage_parameters(server: Server) -> None:
             ({"limit": "99999"}, "limit"),
             ({"limit": "000000123456789"}, "limit"),
             ({"after": "nonsense"}, "after"),
+            ({"afer": "nonsense"}, "afer"),
         ):
             async with session.get("/internal/usage", params=query) as answer:
                 assert (answer.status, (await answer.json())["error"]["param"]) == (400, param)
