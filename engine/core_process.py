@@ -21,6 +21,7 @@ from typing import Any
 from engine.config import BLOCK_SIZE, ConfigError, EngineConfig
 from engine.core.config import CoreConfig
 from engine.core.loop import Loop
+from engine.core.ports import Clock
 from engine.core_transport import CoreTransport
 from engine.gguf import GGUFError
 from engine.grammar.cache import GrammarCache
@@ -39,9 +40,9 @@ GRAMMAR_CACHE_BYTES = 256 << 20
 """Compiled grammars that no request uses at the moment; one takes 0.5 to 10 MiB."""
 
 
-def main(control: socket.socket) -> int:
+def main(control: socket.socket, clock: Clock = time.monotonic) -> int:
     """Run until the supervisor says otherwise; returns the exit status."""
-    began_s = time.monotonic()
+    began_s = clock()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _die_with_parent()
@@ -58,10 +59,10 @@ def main(control: socket.socket) -> int:
     compiler = Compiler(compile_setup(spec.config, built))
     transport.wake_on(compiler.fileno())
     desk = GrammarDesk(transport, transport.emit, compiler, GrammarCache(GRAMMAR_CACHE_BYTES))
-    loop: Loop[Any] = Loop(desk, built.runner, desk.emit, time.monotonic, core)
+    loop: Loop[Any] = Loop(desk, built.runner, desk.emit, clock, core)
     gc.collect()
     gc.freeze()  # weights and code live as long as the process; collections need not look at them
-    transport.tell_supervisor(Ready(_ready(spec.epoch, built, core, time.monotonic() - began_s)))
+    transport.tell_supervisor(Ready(_ready(spec.epoch, built, core, clock() - began_s)))
     loop.run()
     transport.close()
     return 0
