@@ -14,6 +14,7 @@ from gateway.alerts.channel import Channel
 from gateway.alerts.courier import Courier
 from gateway.alerts.mail import MailChannel
 from gateway.alerts.spend import SpendWatch
+from gateway.alerts.watches import Watches
 from gateway.alerts.webhooks.channel import WebhookChannel
 from gateway.alerts.webhooks.guard import Guard
 from gateway.alerts.webhooks.sender import Sender
@@ -36,6 +37,7 @@ from gateway.ledger.settling import SettleBatch
 from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
+from gateway.pool.sampler import SAMPLE_S, Sampler
 from gateway.reconcile.http_journal import HttpJournalReader
 from gateway.reconcile.service import Reconciler
 from gateway.retention.service import Retention
@@ -47,7 +49,7 @@ from gateway.upstream.client import UpstreamClient
 __all__ = ["Loop", "Worker", "run_worker"]
 
 OUTBOX_BATCH = 500
-POOL_SIZE = 6
+POOL_SIZE = 8
 """Fewer than there are loops: most of them wait most of the time."""
 MONTHS_AHEAD = 3
 DRIFT_DAYS = 3
@@ -82,13 +84,16 @@ class Worker:
         clock: Clock,
         metrics: Metrics,
         others: Sequence[Loop] = (),
+        differences: dict[str, int | None] | None = None,
     ) -> None:
-        """`others` are loops that need nothing of this class."""
+        """`others` are loops that need nothing of this class. `differences`: where it says how far rollups are from
+        their events."""
         self._database = database
         self._reconciler = reconciler
         self._clock = clock
         self._metrics = metrics
         self._others = others
+        self._differences = differences if differences is not None else {}
         self._log = get_logger(__name__)
 
     async def run(self) -> None:
@@ -138,6 +143,7 @@ class Worker:
                 first = min(first, await first_open_at(connection) or first)
         drift = await recompute(self._database, first, now)
         self._metrics.ledger_drift_nanousd.set(drift.nanousd)
+        self._differences["rollups"] = drift.nanousd + drift.tokens + drift.requests
         if drift:
             self._log.error(
                 "rollup_drift", nanousd=drift.nanousd, tokens=drift.tokens, requests=drift.requests
@@ -191,14 +197,28 @@ async def run_worker(
     try:
         await SchemaGuard(database).wait()
         get_logger(__name__).info("worker started")
+        differences: dict[str, int | None] = {"rollups": None}
+        watches = Watches(
+            database,
+            clock=clock,
+            ids=IdSource(clock),
+            metrics=metrics,
+            differences=lambda: {**differences, **reconciler.differences},
+        )
+        spend = SpendWatch(database, clock=clock, ids=IdSource(clock), metrics=metrics)
+        sampler = Sampler(database, client, clock, settings.upstream.engine_key())
         others = (
-            Loop("spend_alerts", _ALERTS_S, SpendWatch(database, clock=clock, metrics=metrics).run_once),
+            *(Loop(*loop) for loop in watches.loops()),
+            Loop("samples", SAMPLE_S, sampler.run_once),
+            Loop("spend_alerts", _ALERTS_S, spend.run_once),
             _deliveries(outward, [MailChannel(settings.mail), hooks], clock, metrics, entropy),
             Loop("retention", _HOUR_S, _retention(settings, database).run_once),
             *_export_loops(settings, exports, clock, metrics),
             Loop("files", _FILES_S, _sweeper(settings, database, clock).run_once),
         )
-        await Worker(database, reconciler, clock=clock, metrics=metrics, others=others).run()
+        await Worker(
+            database, reconciler, clock=clock, metrics=metrics, others=others, differences=differences
+        ).run()
     finally:
         await sender.close()
         await client.close()

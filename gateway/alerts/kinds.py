@@ -34,7 +34,7 @@ KINDS: Final[dict[str, Kind]] = {
     "pool.latency_high": Kind("pool.latency_high", "pool.latency_high", _MINUTES[5]),
     "pool.preemptions_high": Kind("pool.preemptions_high", "pool.preemptions_high", _MINUTES[5]),
     # A replica that comes up and dies again is one that is down.
-    "replica.down": Kind("replica.down", "replica.recovered", _MINUTES[2]),
+    "replica.down": Kind("replica.down", "replica.recovered", _MINUTES[5]),
     "replica.flapping": Kind("replica.flapping", "replica.flapping", _MINUTES[10]),
     "ledger.drift": Kind("ledger.drift", "ledger.drift", _MINUTES[10]),
     "export.failed": Kind("export.failed", None, _MINUTES[0]),

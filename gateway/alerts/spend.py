@@ -11,11 +11,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from gateway.alerts.episodes import Episode
+from gateway.alerts.repository.episodes import begin, row_of
 from gateway.alerts.repository.spend import claim, due_budgets, due_months, period_kinds
 from gateway.alerts.types import Due, Window
 from gateway.clock import Clock
 from gateway.db import Database
 from gateway.events import Event, Mail, announce
+from gateway.ids import IdSource
 from gateway.ledger.periods import Period, period_bounds, period_key, zone_of
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
@@ -29,9 +32,10 @@ MONTH: tuple[Period, str] = ("monthly", "UTC")
 
 
 class SpendWatch:
-    def __init__(self, database: Database, *, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, database: Database, *, clock: Clock, ids: IdSource, metrics: Metrics) -> None:
         self._database = database
         self._clock = clock
+        self._ids = ids
         self._metrics = metrics
         self._log = get_logger(__name__)
 
@@ -51,10 +55,25 @@ class SpendWatch:
         async with self._database.transaction() as connection:
             fired = await claim(connection, due)
             await announce(connection, [_event(one, now) for one in fired])
+            if fired:
+                await begin(connection, [self._episode(one, now) for one in fired])
         for one in fired:
             self._metrics.alerts_fired.labels(one.type).inc()
             self._log.info("spend_alert_fired", type=one.type, subject=one.subject, period=one.window.key)
         return len(fired)
+
+    def _episode(self, due: Due, now: datetime) -> dict[str, Any]:
+        """Beside those of other sources, until the period is over. It is announced as the event that it is."""
+        episode = Episode(
+            id=self._ids.new("episode"),
+            source=due.type,
+            scope=" ".join((due.subject, due.window.key, str(due.threshold_nanousd))),
+            severity="ticket",
+            tenant_id=due.tenant_id,
+            values=_payload(due),
+            fired_at=now,
+        )
+        return row_of(episode, None)
 
 
 def windows_of(kinds: Iterable[tuple[Period, str]], now: datetime) -> list[Window]:

@@ -26,6 +26,7 @@ Point = Literal[
     "reconcile.before_settle",
     "rollup.before_commit",
     "slo.refusals_counted",
+    "episode.before_commit",
     "delivery.sent",
     "batch.stored",
     "batch.files_written",

@@ -85,6 +85,8 @@ class Reconciler:
         self._metrics = metrics
         self._lag_s = lag_s
         self._gateway_silence_s = gateway_silence_s
+        self.differences: dict[str, int | None] = {"journals": None, "epochs": None, "events": None}
+        """In tokens, as they were last found; None until they are looked for."""
         self._log = get_logger(__name__)
 
     async def run_once(self) -> int:
@@ -193,6 +195,7 @@ class Reconciler:
         if differing_now:
             self._log.error("journal_and_ledger_differ", tokens=differing_now)
         self._metrics.ledger_drift_tokens.set(unmatched + differing)
+        self.differences["journals"] = unmatched + differing
 
     async def check(self) -> None:
         """The two equalities as they stand, and what waits for a person. Changes nothing but the review list."""
@@ -208,6 +211,7 @@ class Reconciler:
             self._log.error("events_and_attempts_differ", tokens=event_tokens)
         if listed:
             self._log.error("evidence_of_unknown_requests", requests=listed)
+        self.differences |= {"epochs": sum(one.drift_tokens for one in epochs), "events": event_tokens}
         self._metrics.ledger_epoch_drift_tokens.set(sum(one.drift_tokens for one in epochs))
         self._metrics.ledger_event_drift_tokens.set(event_tokens)
         for kind in get_args(ReviewKind):

@@ -13,7 +13,16 @@ from typing import Any, Literal
 
 import orjson
 
-__all__ = ["EngineLoad", "EngineState", "EngineStatus", "read_exposition", "read_load", "read_status"]
+__all__ = [
+    "EngineCounters",
+    "EngineLoad",
+    "EngineState",
+    "EngineStatus",
+    "read_counters",
+    "read_exposition",
+    "read_load",
+    "read_status",
+]
 
 EngineState = Literal["starting", "ready", "draining"]
 
@@ -40,6 +49,23 @@ class EngineStatus:
     request_ids: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """Since the engine started; None where it does not count."""
+
+    preemptions: int | None
+    tokens: int | None
+    """Generated."""
+
+
+_COUNTED = {
+    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_reqs_total"),
+    "tokens": (
+        "vllm:generation_tokens_total",
+        "sglang:generation_tokens_total",
+        "llamacpp:tokens_predicted_total",
+    ),
+}
 _EXPOSED = (
     ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
     ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"),
@@ -98,6 +124,18 @@ def read_exposition(text: str) -> EngineLoad | None:
                 None, round(sum(found[running])), round(sum(found[waiting])), max(found.get(usage, [0.0]))
             )
     return None
+
+
+def read_counters(text: str) -> EngineCounters:
+    """From the same metrics. A counter that comes once per part of a server is added up."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        for counter, names in _COUNTED.items():
+            if name in names:
+                found[counter] = found.get(counter, 0.0) + _value(line)
+    whole = {name: round(value) for name, value in found.items()}
+    return EngineCounters(whole.get("preemptions"), whole.get("tokens"))
 
 
 def _value(line: str) -> float:

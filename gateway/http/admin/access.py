@@ -161,6 +161,13 @@ POST   /objectives                                                    o a . . . 
 GET    /objectives/{objective_id}                                     o a b v P M k
 POST   /objectives/{objective_id}                                     o a . . . . .
 DELETE /objectives/{objective_id}                                     o a . . . . .
+GET    /alert_episodes                                                o a b v P M k
+GET    /alert_episodes/{episode_id}                                   o a b v P M k
+GET    /alert_silences                                                o a b v . . .
+POST   /alert_silences                                                o a . . . . .
+GET    /alert_silences/{silence_id}                                   o a b v . . .
+DELETE /alert_silences/{silence_id}                                   o a . . . . .
+GET    /pools/{pool_id}/samples                                       o a . v . . .
 GET    /slo/board                                                     o a b v P M k
 GET    /slo/series                                                    o a b v P M k
 GET    /webhook_endpoints                                             o a . . . . .

@@ -39,6 +39,7 @@ from gateway.http.admin.budgets import BudgetRoutes
 from gateway.http.admin.common import AdminParts, Json, plain_arrays
 from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.entries import EntryRoutes
+from gateway.http.admin.episodes import EpisodeRoutes
 from gateway.http.admin.events import EventRoutes
 from gateway.http.admin.exports import ExportRoutes
 from gateway.http.admin.idempotency import IdempotencyRoutes
@@ -54,6 +55,7 @@ from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
+from gateway.http.admin.samples import SampleRoutes
 from gateway.http.admin.sessions import SessionRoutes
 from gateway.http.admin.slo import SloRoutes
 from gateway.http.admin.spend_alerts import SpendAlertRoutes
@@ -114,6 +116,8 @@ RESOURCES = (
     ObjectiveRoutes,
     SloRoutes,
     WebhookEndpointRoutes,
+    EpisodeRoutes,
+    SampleRoutes,
 )
 
 

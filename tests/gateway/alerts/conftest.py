@@ -11,6 +11,7 @@ import pytest
 
 from gateway.alerts.spend import SpendWatch
 from gateway.db import Database
+from gateway.ids import IdSource
 from gateway.obs.metrics import Metrics
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, books
@@ -79,6 +80,6 @@ class Bench:
 async def bench(books: Books, database_url: str) -> AsyncIterator[Bench]:
     database = Database(database_url, name="test-alerts", pool_size=4)
     clock = ManualClock(NOW)
-    watch = SpendWatch(database, clock=clock, metrics=Metrics())
+    watch = SpendWatch(database, clock=clock, ids=IdSource(clock), metrics=Metrics())
     yield Bench(books, database, clock, watch)
     await database.close()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.alerts.spend import SpendWatch, windows_of
 from gateway.alerts.types import Window
+from gateway.ids import IdSource
 from gateway.ledger.repository.budgets import note_refusals
 from gateway.ledger.used_up import Refused
 from gateway.obs.metrics import Metrics
@@ -102,7 +103,9 @@ async def test_two_workers_fire_it_once(bench: Bench) -> None:
     for number in range(10):
         await bench.alert(f"alert_{number}", budget_id=budget, threshold_nanousd=number + 1)
     await bench.spend(budget, 10)
-    others = [SpendWatch(bench.database, clock=bench.clock, metrics=Metrics()) for _ in range(3)]
+    others = [
+        SpendWatch(bench.database, clock=bench.clock, ids=IdSource(), metrics=Metrics()) for _ in range(3)
+    ]
     fired = await asyncio.gather(bench.watch.run_once(), *(other.run_once() for other in others))
     assert sum(fired) == 11
     assert len(await bench.fired()) == len(set(await bench.fired())) == 11

@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from gateway.wire.load import EngineLoad, read_exposition, read_load, read_status
+from gateway.wire.load import (
+    EngineCounters,
+    EngineLoad,
+    read_counters,
+    read_exposition,
+    read_load,
+    read_status,
+)
 
 HEADERS = {
     "x-engine-epoch": "e1",
@@ -75,3 +82,15 @@ vllm:kv_cache_usage_perc{engine="1"} 0.5
 def test_exposition(text: str, load: EngineLoad | None) -> None:
     """Parts of one server add up; of what is no number nothing is made."""
     assert read_exposition(text) == load
+
+
+def test_counters_are_added_up_over_the_parts_of_a_server() -> None:
+    text = """# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total{engine="0"} 3
+vllm:num_preemptions_total{engine="1"} 4
+vllm:generation_tokens_total{model_name="m"} 1.5e3
+vllm:prompt_tokens_total{model_name="m"} 9
+"""
+    assert read_counters(text) == EngineCounters(preemptions=7, tokens=1_500)
+    assert read_counters("llamacpp:tokens_predicted_total 12\n") == EngineCounters(None, 12)
+    assert read_counters("") == EngineCounters(None, None)

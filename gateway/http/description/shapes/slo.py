@@ -1,4 +1,4 @@
-"""Objectives, and how they are kept."""
+"""Objectives, how they are kept, and what is wrong."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from gateway.http.description.shapes.common import Json
 from gateway.slo.types import RequestClass, Sli
 
-__all__ = ["Objective", "SloBucket", "SloLine"]
+__all__ = ["AlertEpisode", "AlertSilence", "Objective", "PoolSample", "SloBucket", "SloLine"]
 
 Objective = TypedDict(
     "Objective",
@@ -82,3 +83,54 @@ class SloBucket(TypedDict):
     tpot: Percentiles
     e2e: Percentiles
     counts: list[SloCount]
+
+
+class AlertEpisode(TypedDict):
+    """`values`: figures of its beginning; `last_values`: the latest. Which ones depends on the source."""
+
+    object: Literal["organization.alert_episode"]
+    id: str
+    source: str
+    scope: str
+    severity: Literal["page", "ticket", "info"]
+    state: Literal["open", "resolved"]
+    project_id: str | None
+    values: Json
+    last_values: Json
+    fired_at: int
+    quiet_since: int | None
+    resolved_at: int | None
+    announced_at: int | None
+    silence_id: str | None
+
+
+class AlertSilence(TypedDict):
+    object: Literal["organization.alert_silence"]
+    id: str
+    source: str | None
+    scope: str | None
+    project_id: str | None
+    reason: str
+    created_by: str
+    starts_at: int
+    ends_at: int
+    created_at: int
+
+
+class ReplicaPoint(TypedDict):
+    replica_id: str
+    running: float
+    waiting: float
+    waiting_max: int
+    kv_usage_max: float
+    tokens_per_s: float | None
+    preemptions: int | None
+
+
+class PoolSample(TypedDict):
+    """Averages over a step, but for the longest queue and the fullest memory in it."""
+
+    object: Literal["organization.pool.sample"]
+    start_time: int
+    end_time: int
+    replicas: list[ReplicaPoint]

@@ -97,7 +97,7 @@ async def test_from_the_request_to_the_letter(
     made = await gateway.admin("POST", f"/budgets/{budget_id}/alerts", alert)
     await gateway.refresh()
     clock, metrics, mailbox = SystemClock(), Metrics(), Mailbox()
-    watch = SpendWatch(database, clock=clock, metrics=metrics)
+    watch = SpendWatch(database, clock=clock, ids=IdSource(clock), metrics=metrics)
     assert await watch.run_once() == 0
     assert (await gateway.request("POST", "/v1/chat/completions", ASK, tenant.key)).status == 200
     await gateway.events(2)

@@ -19,6 +19,7 @@ from tests.gateway.alerts.webhooks.receiver import serve_receiver
 from tests.gateway.http.admin.browser import PASSWORD, Browser, invited
 from tests.gateway.http.admin.exporting import work
 from tests.gateway.http.description.calls import BY_THE_STRICT_CLIENT
+from tests.gateway.http.description.promises import the_promises
 from tests.harness import SERVED, SKU, Gateway, Tenant
 
 ASK: dict[str, Any] = {"model": SERVED, "messages": [{"role": "user", "content": "one two"}]}
@@ -57,6 +58,7 @@ async def test_every_route_answers_as_it_is_described(gateway: Gateway, engine: 
     await the_people(gateway)
     await the_webhooks(gateway, tenant)
     await the_files(gateway, engine, tenant)
+    await the_promises(gateway, tenant)
     described = gateway.description
     missing = described.operations - described.seen - BY_THE_STRICT_CLIENT
     assert {route for route in missing if resource_of(route) not in IN_THEIR_OWN_TESTS} == set()
