@@ -6,7 +6,7 @@ and minutes. What a page costs does not depend on how many requests there were.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -132,7 +132,7 @@ class BoardReader:
     ) -> None:
         """Of whole minutes."""
         until = now.replace(second=0, microsecond=0)
-        tenants: Sequence[str] | None = [key[0] for key in lines]
+        tenants = [key[0] for key in lines]
         values = {
             "since": until - timedelta(minutes=SPEED_MINUTES),
             "until": until,
