@@ -3,7 +3,6 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useProjectNames } from "@/api/names";
 import { useApi } from "@/api/queries";
-import type { AlertRecord } from "@/api/schema";
 import type { Pool, Sums, UsualDay } from "@/api/shapes";
 import { compact, count, percent } from "@/lib/format";
 import { usd } from "@/lib/money";
@@ -11,6 +10,7 @@ import { Bar, Freshness, Money, Status, Time } from "@/ui/bits";
 import { Chart } from "@/ui/chart";
 import { Figure, Page, Panel } from "@/ui/page";
 import { Loaded, Skeleton } from "@/ui/states";
+import { may } from "@/api/session";
 import { detailsOf, titleOf, toneOf } from "./alerts/fired";
 import { actionOf, actorOf } from "./audit-table";
 import { PoolStatus } from "./pools/list";
@@ -18,51 +18,29 @@ import { loadOf } from "./pools/load";
 import { present } from "./pools/replica-state";
 import { Board } from "./slo/board";
 
+const CHANGES = 8;
+
 export function Overview() {
   const usual = useApi("GET /v1/organization/usage/usual", { query: { weeks: 4 } }, { everyMs: 30_000 });
   const pools = useApi("GET /v1/organization/pools", { query: { limit: 20 } }, { everyMs: 5_000 });
-  const alerts = useApi("GET /v1/organization/alerts", { query: { limit: 6 } }, { everyMs: 10_000 });
-  const audit = useApi("GET /v1/organization/audit_logs", { query: { limit: 6 } }, { everyMs: 30_000 });
   return (
     <Page title="Overview" actions={<Freshness at={pools.dataUpdatedAt} failing={pools.isRefetchError} />}>
-      <div className="grid gap-4 lg:grid-cols-2">
-        <Question title="Is anyone’s promise at risk?" to="/alerts" className="lg:col-span-2">
+      <div className="grid gap-4 lg:grid-cols-3">
+        <Question title="Is anyone’s promise at risk?" to="/alerts" className="lg:col-span-3">
           <Board few={5} />
-        </Question>
-        <Question title="Is money normal?" to="/usage">
-          <Loaded query={usual} skeleton={<Skeleton className="h-40" />}>
-            {(day) => <Today day={day} />}
-          </Loaded>
         </Question>
         <Question title="Are the pools healthy?" to="/pools">
           <Loaded query={pools} skeleton={<Skeleton className="h-40" />}>
             {(found) => <PoolLines pools={found.data} />}
           </Loaded>
         </Question>
-        <Question title="What fired?" to="/alerts">
-          <Loaded query={alerts} skeleton={<Skeleton className="h-40" />}>
-            {(found) => <FiredLines alerts={found.data} />}
+        <Question title="Is money normal?" to="/usage">
+          <Loaded query={usual} skeleton={<Skeleton className="h-40" />}>
+            {(day) => <Today day={day} />}
           </Loaded>
         </Question>
         <Question title="What changed?" to="/audit">
-          <Loaded query={audit} skeleton={<Skeleton className="h-40" />}>
-            {(found) => (
-              <ol className="divide-y text-[13.5px]">
-                {found.data.map((line) => (
-                  <li key={line.id} className="flex flex-wrap items-baseline justify-between gap-x-4 py-1.5">
-                    <span className="min-w-0">
-                      {actionOf(line.action)} <span className="text-ink-2">by {actorOf(line)}</span>
-                      {line.project !== null && <span className="text-ink-2">, {line.project.name ?? line.project.id}</span>}
-                    </span>
-                    <span className="text-[12.5px] text-ink-3">
-                      <Time at={line.effective_at} short />
-                    </span>
-                  </li>
-                ))}
-                {found.data.length === 0 && <li className="py-2 text-ink-2">Nothing yet.</li>}
-              </ol>
-            )}
-          </Loaded>
+          <Changes />
         </Question>
       </div>
     </Page>
@@ -88,20 +66,18 @@ function Today({ day }: { day: UsualDay }) {
   const { total } = day;
   return (
     <>
-      <div className="mb-3 grid grid-cols-3 gap-4">
+      <div className="mb-4 grid grid-cols-2 gap-4">
         <Figure label="Cost today" note={<Usually total={total.usual} of="amount_nanousd" show={usd} />}>
           <Money nano={total.amount_nanousd} />
         </Figure>
         <Figure label="Requests today" note={<Usually total={total.usual} of="num_model_requests" show={compact} />}>
           {compact(total.num_model_requests)}
         </Figure>
-        <Figure label="Output tokens" note={<Usually total={total.usual} of="output_tokens" show={compact} />}>
-          {compact(total.output_tokens)}
-        </Figure>
       </div>
       <Chart
-        label="Cost per hour, today and usually"
-        height={150}
+        label="Cost per hour"
+        bare
+        height={130}
         times={day.data.map((hour) => hour.start_time)}
         series={[
           { label: "Today", colour: "var(--accent)", values: day.data.map((hour) => hour.amount_nanousd) },
@@ -113,23 +89,43 @@ function Today({ day }: { day: UsualDay }) {
   );
 }
 
-function FiredLines({ alerts }: { alerts: AlertRecord[] }) {
+/** What fired and what somebody did, together, newest first. */
+function Changes() {
   const names = useProjectNames();
-  if (alerts.length === 0) return <p className="text-ink-2">Nothing has fired.</p>;
+  const alerts = useApi("GET /v1/organization/alerts", { query: { limit: CHANGES } }, { everyMs: 10_000 });
+  const audit = useApi("GET /v1/organization/audit_logs", { query: { limit: CHANGES } }, { everyMs: 30_000, enabled: may("GET /v1/organization/audit_logs") });
+  const lines = [
+    ...(alerts.data?.data ?? []).map((one) => ({
+      id: one.id,
+      at: one.created_at,
+      what: <Status tone={toneOf(one.type)}>{titleOf(one.type)}</Status>,
+      whose: one.project_id === null ? "" : (names.get(one.project_id) ?? one.project_id),
+      title: detailsOf(one.data),
+    })),
+    ...(audit.data?.data ?? []).map((one) => ({ id: one.id, at: one.effective_at, what: actionOf(one.action), whose: one.project?.name ?? "", title: `by ${actorOf(one)}` })),
+  ];
+  const shown = lines.toSorted((a, b) => b.at - a.at).slice(0, CHANGES);
   return (
-    <ol className="divide-y text-[13.5px]">
-      {alerts.map((alert) => (
-        <li key={alert.id} className="flex flex-wrap items-baseline gap-x-3 py-1.5">
-          <Status tone={toneOf(alert.type)}>{titleOf(alert.type)}</Status>
-          <span className="min-w-0 flex-1 truncate text-ink-2" title={detailsOf(alert.data)}>
-            {alert.project_id !== null && (names.get(alert.project_id) ?? alert.project_id)}
-          </span>
-          <span className="text-[12.5px] text-ink-3">
-            <Time at={alert.created_at} short />
-          </span>
-        </li>
-      ))}
-    </ol>
+    <Loaded query={{ data: alerts.data && (audit.data || !may("GET /v1/organization/audit_logs")) ? shown : undefined, error: alerts.error ?? audit.error, refetch: audit.refetch }} skeleton={<Skeleton className="h-40" />}>
+      {() =>
+        shown.length === 0 ? (
+          <p className="text-ink-2">Nothing yet.</p>
+        ) : (
+          <ol className="divide-y text-[13.5px]">
+            {shown.map((line) => (
+              <li key={line.id} title={line.title} className="flex items-baseline gap-3 py-1.5">
+                <span className="min-w-0 flex-1 truncate">
+                  {line.what} <span className="text-ink-2">{line.whose}</span>
+                </span>
+                <span className="text-[12.5px] text-ink-3">
+                  <Time at={line.at} short />
+                </span>
+              </li>
+            ))}
+          </ol>
+        )
+      }
+    </Loaded>
   );
 }
 

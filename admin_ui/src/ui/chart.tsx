@@ -24,6 +24,8 @@ export interface ChartProps {
   kind?: "line" | "bars";
   height?: number;
   onRange?: (from: number, to: number) => void;
+  /** Stands in a panel already. */
+  bare?: boolean;
 }
 
 export function Chart(props: ChartProps) {
@@ -32,8 +34,8 @@ export function Chart(props: ChartProps) {
   const height = props.height ?? 220;
   const at = hovered ?? null;
   return (
-    <figure aria-label={props.label} className="rounded-lg border bg-panel">
-      <figcaption className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 pt-3 text-[13px]">
+    <figure aria-label={props.label} className={props.bare ? "-mx-2" : "rounded-lg border bg-panel"}>
+      <figcaption className={cn("flex flex-wrap items-center gap-x-4 gap-y-1 text-[13px]", props.bare ? "px-2" : "px-4 pt-3")}>
         <span className="font-medium">{props.label}</span>
         <ul className="flex flex-wrap gap-x-4 gap-y-1 text-ink-2">
           {props.series.map((one) => (
@@ -51,7 +53,11 @@ export function Chart(props: ChartProps) {
           </button>
         </span>
       </figcaption>
-      {asTable ? (
+      {isEmpty(props) ? (
+        <p className="grid place-items-center px-4 text-[13px] text-ink-3" style={{ height }}>
+          Nothing was measured in this range.
+        </p>
+      ) : asTable ? (
         <Figures {...props} />
       ) : (
         <div className="px-2 pt-1 pb-2" style={{ height }}>
@@ -96,5 +102,7 @@ function Figures({ label, times, series, format }: ChartProps) {
     </div>
   );
 }
+
+const isEmpty = ({ series }: ChartProps): boolean => series.every((one) => one.dashed || one.values.every((value) => value === null));
 
 const shown = (value: number | null | undefined, format: (value: number) => string): string => (value === null || value === undefined ? NONE : format(value));

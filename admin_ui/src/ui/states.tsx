@@ -23,9 +23,9 @@ export function SkeletonRows({ rows = 6 }: { rows?: number }) {
   );
 }
 
-export function Empty({ title, children, action }: { title: string; children?: ReactNode; action?: ReactNode }) {
+export function Empty({ title, children, action, small }: { title: string; children?: ReactNode; action?: ReactNode; small?: boolean }) {
   return (
-    <div className="rounded-lg border border-dashed border-line-strong px-6 py-10 text-center">
+    <div className={cn("rounded-lg border border-dashed border-line-strong px-6 text-center", small ? "py-5" : "py-10")}>
       <p className="font-medium">{title}</p>
       {children && <p className="mx-auto mt-1 max-w-md text-ink-2">{children}</p>}
       {action && <div className="mt-4 flex justify-center">{action}</div>}

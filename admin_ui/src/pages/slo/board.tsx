@@ -58,7 +58,7 @@ export function Board({ tenant, few }: Props) {
     { head: "Tokens/s", right: true, cell: (row) => row.tokens_per_s.toFixed(row.tokens_per_s < 10 ? 1 : 0) },
   ];
   const table = { label: "Promises, worst first", rows, columns, rowKey: (row: SloLine) => row.id };
-  const empty = <Empty title="No objectives yet">An objective says which share of requests is answered, or answered in time. Its board shows what is left of the rest.</Empty>;
+  const empty = <Empty title="No objectives yet" small={few !== undefined}>An objective says which share of requests is answered, or answered in time. Its board shows what is left of the rest.</Empty>;
   if (few !== undefined && rows.length > 0) return <Table {...table} rows={rows.slice(0, few)} />;
   return <PagedTable {...table} query={query} empty={empty} />;
 }
