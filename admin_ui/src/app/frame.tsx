@@ -3,11 +3,11 @@ import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { ChevronsUpDown, LogOut, Menu, Moon, Search, Sun, UserRound } from "lucide-react";
 import { Dialog, DropdownMenu } from "radix-ui";
 import { lazy, Suspense, useEffect, useState } from "react";
-import { Toaster } from "sonner";
 import { useProjects } from "@/api/names";
 import { ownProjects, restoreSession, signOut, useSession } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { Button } from "@/ui/button";
+import { Toasts } from "@/ui/toast";
 import { SignIn } from "./login";
 import { Logo } from "./logo";
 import { navigation } from "./nav";
@@ -17,7 +17,6 @@ const Command = lazy(() => import("./command"));
 
 export function Frame() {
   const session = useSession();
-  const theme = useTheme();
   const isOpen = useRouterState({ select: (state) => state.location.pathname === "/accept-invite" });
   useEffect(() => {
     if (session === undefined) void restoreSession();
@@ -25,7 +24,7 @@ export function Frame() {
   return (
     <>
       {isOpen ? <Outlet /> : session === undefined ? null : session === null ? <SignIn /> : <Signed key={session.name} />}
-      <Toaster theme={theme} position="bottom-right" toastOptions={{ className: "!rounded-lg !border !bg-raised !text-ink !font-sans" }} />
+      <Toasts />
     </>
   );
 }

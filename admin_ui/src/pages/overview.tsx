@@ -4,6 +4,7 @@ import type { ReactNode } from "react";
 import { useProjectNames } from "@/api/names";
 import { useApi } from "@/api/queries";
 import type { Pool, Sums, UsualDay } from "@/api/shapes";
+import { cn } from "@/lib/cn";
 import { compact, count, percent } from "@/lib/format";
 import { usd } from "@/lib/money";
 import { Bar, Freshness, Money, Status, Time } from "@/ui/bits";
@@ -49,7 +50,7 @@ export function Overview() {
 
 export function Question({ title, to, children, className }: { title: string; to: "/usage" | "/pools" | "/audit" | "/alerts"; children: ReactNode; className?: string }) {
   return (
-    <section aria-label={title} className={className}>
+    <section aria-label={title} className={cn("min-w-0", className)}>
       <Panel className="h-full">
         <h2 className="mb-3 text-[15px] font-semibold">
           <Link to={to} className="hover:text-accent-ink hover:underline">

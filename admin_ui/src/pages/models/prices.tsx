@@ -1,7 +1,7 @@
 import { Plus } from "lucide-react";
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import type { Price } from "@/api/shapes";
 import { words } from "@/lib/format";

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { usePoolNames, usePools, useProjectNames, useProjects } from "@/api/names";
 import { useApi, useChange, useList } from "@/api/queries";
 import type { Price, Route } from "@/api/shapes";

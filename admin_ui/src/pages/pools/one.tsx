@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { useProjectNames } from "@/api/names";
 import { useApi, useChange } from "@/api/queries";
 import type { Pool, Replica } from "@/api/shapes";

@@ -166,7 +166,7 @@ function Bill({ request }: { request: RequestDetail }) {
 }
 
 const ATTEMPTS: Column<Attempt>[] = [
-  { head: "Attempt", main: true, cell: (row) => row.attempt + 1 },
+  { head: "Attempt", main: true, cell: (row) => `Attempt ${row.attempt + 1}` },
   { head: "Replica", cell: (row) => (row.replica_id ? <Id>{row.replica_id}</Id> : NONE) },
   { head: "Ended", cell: (row) => (row.finish_reason ? words(row.finish_reason) : NONE) },
   { head: "In", right: true, cell: (row) => count(row.input_tokens) },

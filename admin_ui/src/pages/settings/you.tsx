@@ -1,7 +1,7 @@
 /** One's own account: who one is here, one's password, where one is signed in. */
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import type { Session } from "@/api/schema";
 import { sessionEnded, useSession } from "@/api/session";

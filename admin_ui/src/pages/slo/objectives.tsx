@@ -2,7 +2,7 @@
 import { Plus } from "lucide-react";
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { useProjectNames, useProjects, useServedNames } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
 import type { Objective } from "@/api/schema";

@@ -2,7 +2,7 @@
 import { Plus } from "lucide-react";
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import type { Budget } from "@/api/shapes";
 import { words } from "@/lib/format";

@@ -1,7 +1,7 @@
 /** The three things that happen to a key. */
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { useServedNames } from "@/api/names";
 import { useChange } from "@/api/queries";
 import type { ApiKey, ShownKey } from "@/api/shapes";

@@ -1,7 +1,7 @@
 /** Which served names the tenant sees: those whose routes match, less what its permissions take away. */
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { usePoolNames, useServedNames } from "@/api/names";
 import { useApi, useChange } from "@/api/queries";
 import { may } from "@/api/session";

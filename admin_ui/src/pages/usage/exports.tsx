@@ -2,7 +2,7 @@
 import { Download, Plus } from "lucide-react";
 import type { FormEvent } from "react";
 import { useState } from "react";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import type { ApiError } from "@/api/client";
 import { download } from "@/api/client";
 import { useProjectNames, useProjects } from "@/api/names";

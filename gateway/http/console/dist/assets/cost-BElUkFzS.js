@@ -1,1 +1,0 @@
-import{$ as e,Z as t}from"./index-GKVwYZ2S.js";import{t as n}from"./explorer-Bu_Ft7QW.js";var r=e();function i({tenant:e}){let i=t({strict:!1});return(0,r.jsx)(n,{search:i,fixed:e.id})}export{i as TenantCost};

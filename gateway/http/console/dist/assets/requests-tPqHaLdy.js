@@ -1,0 +1,1 @@
+export{n as TenantRequests}from"./one-D1yy16m7.js";
