@@ -7,7 +7,7 @@ under their ids, files are written again under theirs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
@@ -31,6 +31,7 @@ from gateway.batches.results import LeaseLost, ResultWriter
 from gateway.batches.slice import Place, Slice, lines_from
 from gateway.batches.types import BatchState, FileRow, Lease, LineError, blob_key
 from gateway.blobs import BlobError
+from gateway.events import Event, EventType, announce
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
 
@@ -46,6 +47,12 @@ KEY_GONE = LineError(
 )
 INPUT_GONE = LineError("file_not_found", "The input file is not there any more.")
 
+_ENDS: Mapping[BatchState, EventType] = {
+    "completed": "batch.completed",
+    "failed": "batch.failed",
+    "expired": "batch.expired",
+    "cancelled": "batch.cancelled",
+}
 _log = get_logger(__name__)
 
 
@@ -175,7 +182,13 @@ class BatchRun:
             )
             if not is_mine:
                 raise LeaseLost  # and nothing of this is there
+            await announce(connection, [self._event(state)])
         _log.info("batch ended", batch=self._lease.batch.id, state=state)
+
+    def _event(self, state: BatchState) -> Event:
+        """With what OpenAI's says: the batch's id."""
+        batch = self._lease.batch
+        return Event(_ENDS[state], batch.tenant_id, batch.id, {"id": batch.id}, self._p.clock.now())
 
     async def _write(self, kind: Literal["output", "error"]) -> FileRow | None:
         """None if there is nothing to write. Its row comes with the end of the batch: until then whoever ends it writes

@@ -14,6 +14,7 @@ from datetime import timedelta
 import orjson
 
 from gateway.db import DATABASE_ERRORS, Database, reason
+from gateway.events import Event, announce
 from gateway.exports.builder import Progress
 from gateway.exports.models import ExportRun
 from gateway.exports.repository import deliveries, runs
@@ -97,6 +98,20 @@ class ExportJobs:
         async with self._database.write() as session:
             await deliveries.enqueue(session, run.id, lines)
             await runs.finish(session, run.id, document)
+            await announce(session, [self._event(run, spec)])
+
+    def _event(self, run: ExportRun, spec: ExportSpec) -> Event:
+        """The organisation's, a tenant's export too: it asked for none."""
+        period = spec.period
+        payload = {
+            "export_id": run.id,
+            "format": run.format,
+            "project_id": run.tenant_id,
+            "start_date": period.start.isoformat(),
+            "end_date": period.end.isoformat(),
+            "summary": f"Export of {run.format} from {period.start} to {period.end} is ready.",
+        }
+        return Event("export.finished", None, run.id, payload, self._ids.clock.now())
 
     async def _failed(self, run: ExportRun, error: Exception) -> None:
         said = str(error) if isinstance(error, ExportError) else f"{type(error).__name__}: {reason(error)}"

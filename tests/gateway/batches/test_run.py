@@ -21,9 +21,22 @@ async def turn(works: Works) -> str:
     return await BatchRun(works.parts, await works.claim(), lambda: False).run()
 
 
+async def told(works: Works) -> list[tuple[str, str, dict[str, str]]]:
+    """The events, each of them to be delivered."""
+    async with works.parts.database.transaction() as connection:
+        rows = await connection.exec_driver_sql(
+            "SELECT r.type, r.tenant_id, r.payload FROM alert_record r"
+            " JOIN outbox o ON o.payload ->> 'record_id' = r.id"
+        )
+        return [tuple(row) for row in rows]
+
+
 async def test_turns_until_it_is_done(works: Works) -> None:
     batch = await works.begin(*"abcdefgh")
-    assert [await turn(works) for _ in range(3)] == ["released", "released", "done"]
+    assert [await turn(works) for _ in range(2)] == ["released", "released"]
+    assert await told(works) == []
+    assert await turn(works) == "done"
+    assert await told(works) == [("batch.completed", TENANT, {"id": batch.id})]
     row = await works.service.get(TENANT, batch.id)
     assert (row.state, row.total, row.completed, row.model) == ("completed", 8, 8, "m")
     assert await works.content(row.output_file_id) == [f"id-{n}" for n in range(8)]
@@ -36,6 +49,7 @@ async def test_cancelled_before_it_began(works: Works) -> None:
     assert await turn(works) == "done"
     row = await works.service.get(TENANT, batch.id)
     assert (row.state, row.output_file_id, works.asked.seen) == ("cancelled", None, [])
+    assert await told(works) == [("batch.cancelled", TENANT, {"id": batch.id})]
 
 
 async def test_without_a_good_key_nothing_is_asked(works: Works) -> None:
@@ -56,6 +70,7 @@ async def test_expired_tells_every_line(works: Works, database: Database) -> Non
     assert await turn(works) == "done"
     row = await works.service.get(TENANT, batch.id)
     assert (row.state, row.completed, row.failed) == ("expired", 3, 2)
+    assert await told(works) == [("batch.expired", TENANT, {"id": batch.id})]
     assert await works.content(row.error_file_id) == ["id-3", "id-4"]
 
 
@@ -67,6 +82,7 @@ async def test_an_input_that_is_gone_fails_the_batch(works: Works, blobs: Direct
     assert row.state == "failed"
     assert row.errors is not None
     assert row.errors[0]["code"] == "file_not_found"
+    assert await told(works) == [("batch.failed", TENANT, {"id": batch.id})]
 
 
 async def test_a_store_that_is_away_is_waited_for(works: Works, blobs: DirectoryBlobs) -> None:

@@ -86,10 +86,16 @@ async def test_a_failure_is_recorded_and_tried_again(
     assert wait > timedelta(0)
     (tmp_path / ".staging").unlink()
     await ledger.books.run("UPDATE export_run SET next_attempt_at = now()")
+    assert await ledger.books.count("alert_record") == 0
     await jobs.run_due()
     ((status, attempts, error, wait, manifest),) = await _rows(ledger)
     assert (status, attempts, error, wait) == ("succeeded", 2, None, None)
     assert manifest["totals"] == {}
+    [told] = await ledger.books.rows(
+        "SELECT type, payload ->> 'export_id' = run.id FROM alert_record, export_run run"
+    )
+    assert tuple(told) == ("export.finished", True)
+    assert await ledger.books.count("outbox") == 1
 
 
 async def test_what_cannot_succeed_is_not_tried_again(
