@@ -53,6 +53,7 @@ from gateway.routing import Catalogue, Replicas
 from gateway.routing.target import ReplicaRow
 from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
+from gateway.sessions.oidc import OidcService
 from gateway.settings import Settings
 from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
 from gateway.tenancy.keys import master_ring
@@ -207,8 +208,8 @@ class GatewayApp:
         files = FileRoutes(auth, FileStore(self.database, self.blobs, self.clock, self.ids))
         batches = BatchRoutes(auth, BatchService(self.database, self.clock, self.ids))
         webhooks = WebhookRoutes(auth, self.webhooks, self.endpoints)
-        admin = create_admin(self.admin_parts(auth))
-        router = Router(openai, files, batches, webhooks, ops, admin)
+        self.admin = self.admin_parts(auth)
+        router = Router(openai, files, batches, webhooks, ops, create_admin(self.admin))
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:
@@ -297,6 +298,7 @@ class GatewayApp:
             people=people,
             sessions=sessions,
             invitations=Invitations(self.database, people, sessions, audit, self.clock, self.entropy),
+            oidc=OidcService(self.database, people, sessions, audit, self.master, self.clock, self.entropy),
             directory=SessionDirectory(self.database, self.feed, sessions.access, self.clock),
             mail=MailChannel(self.settings.mail) if self.settings.mail.host is not None else None,
             audit=audit,

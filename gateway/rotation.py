@@ -26,6 +26,8 @@ from gateway.keyring import Keyring, SecretBox, added, key_id_of, without, write
 from gateway.migrate import check_schema
 from gateway.pool.access import SECRET_PURPOSE, secret_owner
 from gateway.pool.repository import PoolRepository
+from gateway.sessions.oidc.repository import reseal_provider, sealed_provider
+from gateway.sessions.oidc.service import SECRET_PURPOSE as PROVIDER_PURPOSE
 from gateway.settings import Settings, SettingsError
 from gateway.tenancy.keys import master_ring, pepper_ring
 from gateway.tenancy.repository import TenancyRepository
@@ -76,6 +78,7 @@ class Secrets:
                 used.update(key_id_of(sealed)[0] or "" for _, _, sealed in batch)
             async for secrets in _endpoints(connection):
                 used.update(key_id_of(sealed)[0] or "" for _, sealed in secrets)
+            used.update(key_id_of(sealed)[0] or "" for _, sealed in await sealed_provider(connection))
         async with self._database.write() as session:
             for _, sealed in await PoolRepository().sealed_keys(session):
                 used[key_id_of(sealed)[0] or ""] += 1
@@ -141,6 +144,16 @@ class Secrets:
                     if plain is not None:
                         await reseal(connection, row, box.close(plain, owner))
                         count += 1
+            count += await self._seal_provider_again(connection)
+        return count
+
+    async def _seal_provider_again(self, connection: WriteConnection) -> int:
+        box, count = SecretBox(master_ring(self._settings.security), PROVIDER_PURPOSE, os.urandom), 0
+        for owner, sealed in await sealed_provider(connection):
+            plain = None if box.is_current(sealed) else box.open(sealed, owner.encode())
+            if plain is not None:
+                await reseal_provider(connection, sealed, box.close(plain, owner.encode()))
+                count += 1
         return count
 
     async def drop_pepper(self, name: str) -> None:

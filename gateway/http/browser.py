@@ -34,6 +34,8 @@ class Visit:
     is_from_console: bool
     access: str | None = field(repr=False)
     refresh: str | None = field(repr=False)
+    way: str | None = field(default=None, repr=False)
+    """Of a sign-in through a provider that is on its way."""
 
     def require_console(self) -> None:
         """Raises 403 for a change that another site may have asked for."""
@@ -75,6 +77,7 @@ def visit_of(call: Call, auth: Authenticator) -> Visit:
         is_ours and bool(call.header(CONSOLE_HEADER)),
         _first(cookies, ACCESS_COOKIES, is_secure),
         _first(cookies, REFRESH_COOKIES, is_secure),
+        cookies.get("tollway-oidc"),
     )
 
 

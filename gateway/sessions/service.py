@@ -71,7 +71,7 @@ class SessionService:
             account = await self.repository.account(session, email)
         user, stored = account if account is not None else (None, None)
         if not await self.passwords.proves(password, stored):
-            await self._note_refusal(user, place)
+            await self.note_refusal(user, place)
             raise LoginRefused
         assert user is not None
         assert stored is not None
@@ -174,7 +174,7 @@ class SessionService:
         async with self._database.read() as session:
             stored = await self.repository.password_of(session, user.id)
         if not await self.passwords.proves(old, stored):
-            await self._note_refusal(user, place)
+            await self.note_refusal(user, place)
             raise InvalidValue("The current password is wrong.", "current_password")
         hashed = await self.passwords.hash(new)
         async with self._database.write() as session:
@@ -207,12 +207,12 @@ class SessionService:
                     raise TooManyAttempts(max((seen[key].blocked_until - now).total_seconds(), 0.001))
                 await self.repository.put_attempts(session, key, after)
 
-    async def _note_refusal(self, user: User | None, place: Place) -> None:
+    async def note_refusal(self, user: User | None, place: Place, code: str = "invalid_login") -> None:
         """What was typed is not written: people type passwords where an address is asked for."""
         self._logins.labels(result="refused").inc()
         actor = _actor(user.id if user is not None else "unknown", place)
         resource = ("user", user.id if user is not None else "unknown")
-        details = {"after": {"error_code": "invalid_login"}}
+        details = {"after": {"error_code": code}}
         async with self._database.write() as session:
             await self._record(session, actor, "login.failed", resource, details)
 

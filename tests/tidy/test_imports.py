@@ -90,7 +90,7 @@ RULES = (
 LAYERS = (
     ("cli", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
-    ("pipeline", "exports", "alerts", "batches"),
+    ("pipeline", "exports", "alerts", "batches", "live"),
     ("exchange", "reconcile", "retention", "sessions", "slo"),
     ("limits", "routing", "upstream", "pool"),
     ("tenancy",),

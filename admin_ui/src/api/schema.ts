@@ -28,11 +28,19 @@ export type AlertChannel = { recipients: Array<string>; subject_prefix: string |
 
 export type AlertDelivery = { attempts: number; channel: string; delivered_at: number | null; id: string; last_error: string | null; next_attempt_at: number | null; object: "organization.alert.delivery"; target: string };
 
+export type AlertEpisode = { announced_at: number | null; fired_at: number; id: string; last_values: Record<string, unknown>; object: "organization.alert_episode"; project_id: string | null; quiet_since: number | null; resolved_at: number | null; scope: string; severity: "page" | "ticket" | "info"; silence_id: string | null; source: string; state: "open" | "resolved"; values: Record<string, unknown> };
+
+export type AlertEpisodePage = { data: Array<AlertEpisode>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
 export type AlertRecord = { created_at: number; data: Record<string, unknown>; id: string; object: "organization.alert"; project_id: string | null; type: string };
 
 export type AlertRecordDetail = { created_at: number; data: Record<string, unknown>; deliveries: Array<AlertDelivery>; id: string; object: "organization.alert"; project_id: string | null; type: string };
 
 export type AlertRecordPage = { data: Array<AlertRecord>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type AlertSilence = { created_at: number; created_by: string; ends_at: number; id: string; object: "organization.alert_silence"; project_id: string | null; reason: string; scope: string | null; source: string | null; starts_at: number };
+
+export type AlertSilencePage = { data: Array<AlertSilence>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
 
 export type AllowanceBody = { amount_nanousd: number };
 
@@ -188,13 +196,21 @@ export type ExportFile = { bytes: number; name: string; rows: number; sha256: st
 
 export type ExportPage = { data: Array<Export>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
 
+export type Found = { data: Array<Hit>; object: "organization.search" };
+
 export type GrantedSession = { access_expires_at: number; created_at: number; expires_at: number; id: string; ip_address: string | null; is_current: boolean; last_used_at: number; method: "password" | "invite" | "oidc"; object: "organization.session"; refresh_expires_at: number; user: Person; user_agent: string | null };
 
 export type Health = { status: "ok" };
 
+export type Hit = { id: string; kind: "project" | "api_key" | "model" | "request"; name: string; project_id: string | null };
+
 export type Idempotency = { enabled: boolean; object: "organization.project.idempotency"; project_id: string };
 
 export type IdempotencyBody = { enabled: boolean };
+
+export type IdentityProvider = { allows_registration: boolean; client_id: string; default_role: "owner" | "admin" | "billing" | "viewer" | "member"; enabled: boolean; has_client_secret: boolean; issuer: string; name: string; object: "organization.identity_provider"; origin: string; redirect_uri: string; role_claim: string | null; role_map: Record<string, "owner" | "admin" | "billing" | "viewer" | "member">; scopes: Array<string> };
+
+export type IdentityProviderDeleted = { deleted: boolean; object: "organization.identity_provider.deleted" };
 
 export type Invitation = { email: string; expires_at: number; object: "organization.invitation"; role: "owner" | "admin" | "billing" | "viewer" | "member" };
 
@@ -262,6 +278,10 @@ export type NewOperatorEndpoint = { created_at: number; disabled_at: number | nu
 
 export type NewServiceAccount = { api_key: ServiceAccountKey | null; created_at: number; id: string; name: string; object: "organization.project.service_account"; role: "owner" | "member" | "none" };
 
+export type NewestAlert = { id: string; occurred_at: number; payload: Record<string, unknown>; project_id: string | null; type: string };
+
+export type NewestChange = { action: string; actor_email: string | null; actor_id: string; actor_kind: "admin_key" | "api_key" | "user" | "system"; occurred_at: number; project_id: string | null; resource_id: string; resource_kind: string };
+
 export type NotificationChannel = { recipients: Array<string>; subject_prefix?: string | null; type: "email" };
 
 export type Objective = { class: "interactive" | "batch"; created_at: number; id: string; is_counted: boolean; model: string | null; object: "organization.objective"; project_id: string | null; sli: "availability" | "ttft" | "tpot"; target: number; threshold_ms: number | null; window_days: number };
@@ -277,6 +297,8 @@ export type OperatorEndpointPage = { data: Array<OperatorEndpoint>; first_id: st
 export type OperatorEndpointTested = { answer: string; event_type: string; object: "webhook_endpoint.test"; status_code: number; success: true; webhook_endpoint_id: string };
 
 export type OutageAllowance = { amount_nanousd: number; object: "organization.project.outage_allowance"; project_id: string };
+
+export type Overview = { alerts: Array<NewestAlert> | null; at: number; changes: Array<NewestChange> | null; object: "organization.overview"; pools: Array<PoolNow> | null };
 
 export type PasswordBody = { current_password: string; new_password: string };
 
@@ -294,7 +316,13 @@ export type PoolBody = { api_key?: string | null; name: string; reserved_project
 
 export type PoolChange = { api_key?: string | null; desired_state?: "running" | "stopped" | null; max_replicas?: number | null; min_replicas?: number | null; name?: string | null; reserved_projects?: Array<string> | null; spec?: EngineSpec | null; traffic?: TrafficPolicy | null };
 
+export type PoolNow = { desired_state: "running" | "stopped"; id: string; is_rolling: boolean; name: string; ready: number; replicas: Array<ReplicaNow> };
+
 export type PoolPage = { data: Array<Pool>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type PoolSample = { end_time: number; object: "organization.pool.sample"; replicas: Array<ReplicaPoint>; start_time: number };
+
+export type PoolSampleCursorPage = { data: Array<PoolSample>; has_more: boolean; next_page: string | null; object: "page" };
 
 export type Price = { component: "input" | "cached_input" | "output" | "batch_input" | "batch_cached_input" | "batch_output"; id: string; nanousd_per_token: string; object: "organization.price"; sku: string; valid_from: number; valid_until: number | null };
 
@@ -312,6 +340,8 @@ export type ProjectPage = { data: Array<Project>; first_id: string | null; has_m
 
 export type PromiseBody = { target: number; threshold_ms?: number | null };
 
+export type ProviderBody = { allows_registration?: boolean; client_id: string; client_secret?: string | null; default_role?: "viewer" | "member"; enabled?: boolean; issuer: string; name?: string; origin: string; role_claim?: string | null; role_map?: Record<string, "owner" | "admin" | "billing" | "viewer" | "member">; scopes?: Array<string> };
+
 export type RateLimit = { id: string; max_requests_per_1_day: number; max_requests_per_1_minute: number; max_tokens_per_1_minute: number; model: string; object: "project.rate_limit" };
 
 export type RateLimitBody = { batch_1_day_max_input_tokens?: number | null; max_audio_megabytes_per_1_minute?: number | null; max_images_per_1_minute?: number | null; max_requests_per_1_day?: number | null; max_requests_per_1_minute?: number | null; max_tokens_per_1_minute?: number | null };
@@ -328,7 +358,11 @@ export type Refused = { error: Refusal };
 
 export type Replica = { created_at: number; generation: number; gpus: Array<number>; id: string; last_error: string | null; load: Load | null; node: string; object: "organization.pool.replica"; pool_id: string; ready_at: number | null; restarts: number; state: string; url: string | null };
 
+export type ReplicaNow = { id: string; kv_usage: number | null; last_error: string | null; node: string; restarts: number; running: number | null; sampled_at: number | null; state: "starting" | "ready" | "draining" | "failed" | "lost"; tokens_per_second: number | null; waiting: number | null };
+
 export type ReplicaPage = { data: Array<Replica>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type ReplicaPoint = { kv_usage_max: number; preemptions: number | null; replica_id: string; running: number; tokens_per_s: number | null; waiting: number; waiting_max: number };
 
 export type RequestAttempt = { attempt: number; billed_input_tokens: number; billed_output_tokens: number; e2e_ms: number | null; engine_epoch?: string | null; finish_reason: string | null; input_cached_tokens: number | null; input_tokens: number | null; output_tokens: number | null; overrun_tokens: number | null; queue_ms: number | null; replica_id?: string | null; resumed_from: number | null; ttft_ms: number | null; unbilled_reason: string | null };
 
@@ -375,6 +409,12 @@ export type Session = { created_at: number; expires_at: number; id: string; ip_a
 export type SessionEnded = { ended: boolean; object: "organization.session.ended"; sessions?: number };
 
 export type SessionPage = { data: Array<Session>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
+
+export type SignInMethods = { object: "organization.session.methods"; oidc: SignInProvider | null; password: boolean };
+
+export type SignInProvider = { name: string; start_path: string };
+
+export type SilenceBody = { lasts_s: number; project_id?: string | null; reason: string; scope?: string | null; source?: string | null; starts_in_s?: number };
 
 export type SloBucket = { counts: Array<SloCount>; e2e: Percentiles; end_time: number; object: "organization.slo.bucket"; start_time: number; tpot: Percentiles; ttft: Percentiles };
 
@@ -461,6 +501,12 @@ export interface Operations {
   "POST /v1/organization/admin_api_keys": { path: {}; query: {}; body: AdminKeyBody; answer: NewAdminKey };
   "DELETE /v1/organization/admin_api_keys/{key_id}": { path: { key_id: string }; query: {}; body: undefined; answer: Deleted };
   "GET /v1/organization/admin_api_keys/{key_id}": { path: { key_id: string }; query: {}; body: undefined; answer: AdminKey };
+  "GET /v1/organization/alert_episodes": { path: {}; query: { state?: "open" | "resolved" | null; source?: string | null; project_id?: string | null; limit?: number; after?: string | null }; body: undefined; answer: AlertEpisodePage };
+  "GET /v1/organization/alert_episodes/{episode_id}": { path: { episode_id: string }; query: {}; body: undefined; answer: AlertEpisode };
+  "GET /v1/organization/alert_silences": { path: {}; query: { state?: "open" | "over" | null; limit?: number; after?: string | null }; body: undefined; answer: AlertSilencePage };
+  "POST /v1/organization/alert_silences": { path: {}; query: {}; body: SilenceBody; answer: AlertSilence };
+  "DELETE /v1/organization/alert_silences/{silence_id}": { path: { silence_id: string }; query: {}; body: undefined; answer: Deleted };
+  "GET /v1/organization/alert_silences/{silence_id}": { path: { silence_id: string }; query: {}; body: undefined; answer: AlertSilence };
   "GET /v1/organization/alerts": { path: {}; query: { project_id?: string | null; type?: string | null; limit?: number; after?: string | null }; body: undefined; answer: AlertRecordPage };
   "GET /v1/organization/alerts/{record_id}": { path: { record_id: string }; query: {}; body: undefined; answer: AlertRecordDetail };
   "GET /v1/organization/audit_logs": { path: {}; query: { limit?: number; after?: string | null; before?: string | null; actor_ids?: Array<string>; actor_emails?: Array<string>; event_types?: Array<string>; project_ids?: Array<string>; resource_ids?: Array<string>; tenant_only?: boolean; "effective_at[gt]"?: number | null; "effective_at[gte]"?: number | null; "effective_at[lt]"?: number | null; "effective_at[lte]"?: number | null }; body: undefined; answer: AuditLogPage };
@@ -483,6 +529,9 @@ export interface Operations {
   "POST /v1/organization/exports": { path: {}; query: {}; body: ExportBody; answer: Export };
   "GET /v1/organization/exports/{export_id}": { path: { export_id: string }; query: {}; body: undefined; answer: Export };
   "GET /v1/organization/exports/{export_id}/files/{name}": { path: { export_id: string; name: string }; query: {}; body: undefined; answer: unknown };
+  "DELETE /v1/organization/identity_provider": { path: {}; query: {}; body: undefined; answer: IdentityProviderDeleted };
+  "GET /v1/organization/identity_provider": { path: {}; query: {}; body: undefined; answer: IdentityProvider };
+  "POST /v1/organization/identity_provider": { path: {}; query: {}; body: ProviderBody; answer: IdentityProvider };
   "POST /v1/organization/invitations/accept": { path: {}; query: {}; body: AcceptInvitationBody; answer: GrantedSession };
   "POST /v1/organization/invitations/lookup": { path: {}; query: {}; body: LookupBody; answer: Invitation };
   "GET /v1/organization/invites": { path: {}; query: { limit?: number; after?: string | null }; body: undefined; answer: InvitePage };
@@ -500,12 +549,14 @@ export interface Operations {
   "GET /v1/organization/objectives/{objective_id}": { path: { objective_id: string }; query: {}; body: undefined; answer: Objective };
   "POST /v1/organization/objectives/{objective_id}": { path: { objective_id: string }; query: {}; body: PromiseBody; answer: Objective };
   "GET /v1/organization/openapi.json": { path: {}; query: {}; body: undefined; answer: Record<string, unknown> };
+  "GET /v1/organization/overview": { path: {}; query: {}; body: undefined; answer: Overview };
   "GET /v1/organization/pools": { path: {}; query: { limit?: number; after?: string | null }; body: undefined; answer: PoolPage };
   "POST /v1/organization/pools": { path: {}; query: {}; body: PoolBody; answer: Pool };
   "DELETE /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: undefined; answer: Deleted };
   "GET /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: undefined; answer: Pool };
   "PATCH /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: PoolChange; answer: Pool };
   "POST /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: PoolChange; answer: Pool };
+  "GET /v1/organization/pools/{pool_id}/samples": { path: { pool_id: string }; query: { start_time?: number | null; end_time?: number | null; step_s?: number; limit?: number; page?: string | null }; body: undefined; answer: PoolSampleCursorPage };
   "GET /v1/organization/prices": { path: {}; query: { sku?: string | null; component?: "input" | "cached_input" | "output" | "batch_input" | "batch_cached_input" | "batch_output" | null; at?: number | null; limit?: number; after?: string | null }; body: undefined; answer: PricePage };
   "POST /v1/organization/prices": { path: {}; query: {}; body: PriceBody; answer: PricePage };
   "GET /v1/organization/projects": { path: {}; query: { limit?: number; after?: string | null; include_archived?: boolean }; body: undefined; answer: ProjectPage };
@@ -560,10 +611,12 @@ export interface Operations {
   "GET /v1/organization/routes/{route_id}": { path: { route_id: string }; query: {}; body: undefined; answer: Route };
   "PATCH /v1/organization/routes/{route_id}": { path: { route_id: string }; query: {}; body: RouteChange; answer: Route };
   "POST /v1/organization/routes/{route_id}": { path: { route_id: string }; query: {}; body: RouteChange; answer: Route };
+  "GET /v1/organization/search": { path: {}; query: { q: string }; body: undefined; answer: Found };
   "GET /v1/organization/sessions": { path: {}; query: { limit?: number; after?: string | null }; body: undefined; answer: SessionPage };
   "POST /v1/organization/sessions": { path: {}; query: {}; body: LoginBody; answer: GrantedSession };
   "POST /v1/organization/sessions/logout": { path: {}; query: {}; body: undefined; answer: SessionEnded };
   "POST /v1/organization/sessions/logout_everywhere": { path: {}; query: {}; body: undefined; answer: SessionEnded };
+  "GET /v1/organization/sessions/methods": { path: {}; query: {}; body: undefined; answer: SignInMethods };
   "POST /v1/organization/sessions/refresh": { path: {}; query: {}; body: undefined; answer: GrantedSession };
   "DELETE /v1/organization/sessions/{session_id}": { path: { session_id: string }; query: {}; body: undefined; answer: Deleted };
   "GET /v1/organization/slo/board": { path: {}; query: { limit?: number; page?: string | null; project_ids?: Array<string>; models?: Array<string> }; body: undefined; answer: SloLineCursorPage };

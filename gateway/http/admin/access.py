@@ -77,6 +77,9 @@ POST   /projects/{project_id}/spend_alerts                            o a b . P 
 GET    /projects/{project_id}/spend_alerts/{alert_id}                 o a b v P M .
 POST   /projects/{project_id}/spend_alerts/{alert_id}                 o a b . P . .
 DELETE /projects/{project_id}/spend_alerts/{alert_id}                 o a b . P . .
+GET    /live                                                          o a b v P M .
+GET    /overview                                                      o a b v . . .
+GET    /search                                                        o a b v P M .
 GET    /me                                                            o a b v P M .
 POST   /me/password                                                   o a b v P M .
 GET    /sessions                                                      o a b v P M .
@@ -97,6 +100,9 @@ GET    /invites/{invite_id}                                           o a . . . 
 POST   /invites/{invite_id}/accept                                    o . . . . . .
 POST   /invites/{invite_id}/link                                      o . . . . . .
 DELETE /invites/{invite_id}                                           o . . . . . .
+GET    /identity_provider                                             o a . . . . .
+POST   /identity_provider                                             o . . . . . .
+DELETE /identity_provider                                             o . . . . . .
 GET    /audit_logs                                                    o a . . . . .
 GET    /pools                                                         o a . v . . .
 POST   /pools                                                         o a . . . . .
@@ -206,6 +212,9 @@ OPEN = frozenset(
         "POST /sessions/logout",
         "POST /invitations/lookup",
         "POST /invitations/accept",
+        "GET /sessions/methods",
+        "GET /sessions/oidc/start",
+        "GET /sessions/oidc/callback",
     }
 )
 """For who is not signed in yet, or not any more. What they are given proves itself: a password, a cookie, a token."""

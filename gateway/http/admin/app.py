@@ -47,15 +47,19 @@ from gateway.http.admin.invitations import InvitationRoutes
 from gateway.http.admin.invites import InviteRoutes
 from gateway.http.admin.keys import KeyRoutes
 from gateway.http.admin.limits import LimitRoutes
+from gateway.http.admin.live import LiveRoutes
 from gateway.http.admin.me import MeRoutes
 from gateway.http.admin.members import MemberRoutes
 from gateway.http.admin.objectives import ObjectiveRoutes
+from gateway.http.admin.oidc import OidcRoutes
+from gateway.http.admin.overview import OverviewRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
 from gateway.http.admin.samples import SampleRoutes
+from gateway.http.admin.search import SearchRoutes
 from gateway.http.admin.sessions import SessionRoutes
 from gateway.http.admin.slo import SloRoutes
 from gateway.http.admin.spend_alerts import SpendAlertRoutes
@@ -92,8 +96,12 @@ RESOURCES = (
     UserRoutes,
     InviteRoutes,
     InvitationRoutes,
+    OidcRoutes,
     SessionRoutes,
     MeRoutes,
+    LiveRoutes,
+    OverviewRoutes,
+    SearchRoutes,
     AuditLogRoutes,
     RouteRoutes,
     PriceRoutes,
@@ -154,7 +162,8 @@ async def _caller(parts: AdminParts, call: Call, visit: Visit) -> Caller:
     Without a key, whose session the cookie says it is; a cookie comes along with what other sites send, too."""
     peer = parts.auth.address(call)
     if f"{call.method} {call.path.removeprefix(PREFIX)}" in OPEN:
-        visit.require_console()
+        if call.method not in SAFE:
+            visit.require_console()
         return Caller(Actor("user", "unknown", call.request_id, peer))
     if visit.access is not None and call.header(b"authorization") is None:
         if call.method not in SAFE:

@@ -25,6 +25,7 @@ from gateway.ids import IdSource, ReplicaId, TenantId
 from gateway.pool.access import PoolAccess
 from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
+from gateway.sessions.oidc import OidcService
 from gateway.tenancy import TenancyService
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.projects.service import ProjectService
@@ -88,6 +89,7 @@ class AdminParts:
     sessions: SessionService
     invitations: Invitations
     directory: SessionDirectory
+    oidc: OidcService
     mail: MailChannel | None
     """None without an SMTP server."""
     pool_access: PoolAccess

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.http.description.shapes import money, people, pools, slo, tenancy, usage, webhooks
+from gateway.http.description.shapes import console, money, people, pools, slo, tenancy, usage, webhooks
 from gateway.http.description.shapes.common import CursorPage, Deleted, Json, Page
 
 __all__ = ["ADMIN_ANSWERS", "Shape"]
@@ -70,7 +70,13 @@ ADMIN_ANSWERS: Mapping[str, Shape] = {
     "POST /invites/{invite_id}/link": people.LinkedInvite,
     "POST /invitations/lookup": people.Invitation,
     "POST /invitations/accept": people.GrantedSession,
+    "GET /sessions/methods": people.SignInMethods,
+    "GET /identity_provider": people.IdentityProvider,
+    "POST /identity_provider": people.IdentityProvider,
+    "DELETE /identity_provider": people.IdentityProviderDeleted,
     "GET /me": people.Me,
+    "GET /overview": console.Overview,
+    "GET /search": console.Found,
     "POST /me/password": people.PasswordChanged,
     "POST /sessions": people.GrantedSession,
     "GET /sessions": Page[people.Session],

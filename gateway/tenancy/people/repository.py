@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, TenantId, UserId
-from gateway.sessions.models import UserPassword
+from gateway.sessions.models import UserIdentity, UserPassword
 from gateway.tenancy.models import AdminApiKey, ApiKey, Invite, OrganizationUser, ProjectMember, Tenant
 from gateway.tenancy.people.types import AdminKey, AdminKeyRow, InviteView, KeyOwner, Member, User
 from gateway.tenancy.principal import ProjectRole, Role
@@ -185,8 +185,9 @@ class PeopleRepository:
         await session.execute(update(OrganizationUser).where(OrganizationUser.id == user.id).values(changed))
 
     async def delete_user(self, session: WriteSession, user_id: UserId, at: datetime) -> None:
-        """The row stays, for the audit log's sake, without the address; memberships and the password go."""
+        """The row stays, for the audit log's sake, without the address; memberships and what they sign in with go."""
         await session.execute(delete(UserPassword).where(UserPassword.user_id == user_id))
+        await session.execute(delete(UserIdentity).where(UserIdentity.user_id == user_id))
         await session.execute(delete(ProjectMember).where(ProjectMember.user_id == user_id))
         await session.execute(
             update(OrganizationUser).where(OrganizationUser.id == user_id).values(deleted_at=at, email=None)

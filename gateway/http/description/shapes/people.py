@@ -8,7 +8,18 @@ from typing_extensions import TypedDict
 
 from gateway.http.description.shapes.tenancy import Invite, Role, UserProject
 
-__all__ = ["GrantedSession", "Invitation", "LinkedInvite", "Me", "PasswordChanged", "Session", "SessionEnded"]
+__all__ = [
+    "GrantedSession",
+    "IdentityProvider",
+    "IdentityProviderDeleted",
+    "Invitation",
+    "LinkedInvite",
+    "Me",
+    "PasswordChanged",
+    "Session",
+    "SessionEnded",
+    "SignInMethods",
+]
 
 
 class Session(TypedDict):
@@ -80,3 +91,35 @@ class LinkedInvite(Invite):
     accept_url: str | None
     mailed: bool
     mail_error: str | None
+
+
+class SignInProvider(TypedDict):
+    name: str
+    start_path: str
+
+
+class SignInMethods(TypedDict):
+    object: Literal["organization.session.methods"]
+    password: bool
+    oidc: SignInProvider | None
+
+
+class IdentityProvider(TypedDict):
+    object: Literal["organization.identity_provider"]
+    issuer: str
+    client_id: str
+    has_client_secret: bool
+    name: str
+    origin: str
+    redirect_uri: str
+    scopes: list[str]
+    role_claim: str | None
+    role_map: dict[str, Role]
+    allows_registration: bool
+    default_role: Role
+    enabled: bool
+
+
+class IdentityProviderDeleted(TypedDict):
+    object: Literal["organization.identity_provider.deleted"]
+    deleted: bool

@@ -33,17 +33,21 @@ class Browser:
             if value is not None:
                 sent[name] = value
         answer = await self.gateway.request(method, ROOT + path, body, headers=sent)
+        self.keep(answer)
+        body = await answer.read()
+        self.gateway.description.check(
+            method, (ROOT + path).partition("?")[0], answer.status, answer.headers["content-type"], body
+        )
+        return answer
+
+    def keep(self, answer: aiohttp.ClientResponse) -> None:
+        """The answer's cookies."""
         self.set_cookies = answer.headers.getall("set-cookie", [])
         for line in self.set_cookies:
             for name, morsel in SimpleCookie(line).items():
                 self.cookies[name] = morsel.value
                 if morsel["max-age"] == "0":
                     del self.cookies[name]
-        body = await answer.read()
-        self.gateway.description.check(
-            method, (ROOT + path).partition("?")[0], answer.status, answer.headers["content-type"], body
-        )
-        return answer
 
     async def json(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
         answer = await self.send(method, path, body)

@@ -17,6 +17,10 @@ SINGLE = (
     "/openapi.json",
     "/me",
     "/webhook_event_types",
+    "/overview",
+    "/search",
+    "/sessions/methods",
+    "/identity_provider",
 )
 FAR_TOO_MANY = 1_000_000
 REQUIRED = {"start_time": "0", "group_by": "model"}

@@ -131,6 +131,13 @@ async def the_people(gateway: Gateway) -> None:
     link = (await ann.json("POST", f"/invites/{invite['id']}/link"))["accept_url"]
     await ann.json("POST", "/invitations/lookup", {"token": link.partition("#")[2]})
     await ann.json("GET", "/me")
+    await ann.json("GET", "/overview")
+    await ann.json("GET", "/search?q=proj")
+    await ann.json("GET", "/sessions/methods")
+    provider = {"issuer": "https://p.example", "client_id": "c", "origin": "https://c.example"}
+    await ann.json("POST", "/identity_provider", provider)
+    await ann.json("GET", "/identity_provider")
+    await ann.json("DELETE", "/identity_provider")
     await ann.json(
         "POST", "/me/password", {"current_password": PASSWORD, "new_password": "another long password"}
     )

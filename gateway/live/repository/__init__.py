@@ -1,0 +1,1 @@
+"""All SQL of the live pages: marks of change, the overview, search."""
