@@ -55,11 +55,20 @@ K_BLOCKS = {
 
 
 def write_gguf(
-    path: Path, family: str, config: Mapping[str, Any], weights: Mapping[str, Tensor], kind: str
+    path: Path,
+    family: str,
+    config: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    kind: str,
+    *,
+    vocabulary: Mapping[str, Any] | None = None,
 ) -> dict[str, Tensor]:
-    """Matrices become `kind` (a GGMLQuantizationType name), vectors stay F32."""
+    """Matrices become `kind` (a GGMLQuantizationType name), vectors stay F32. `vocabulary`: a tokenizer.json to go
+    into the file."""
     writer = gguf.GGUFWriter(str(path), family)
     _write_metadata(writer, family, config)
+    if vocabulary is not None:
+        _write_vocabulary(writer, vocabulary)
     stored: dict[str, Tensor] = {}
     for name, weight in weights.items():
         values = _to_file_order(family, config, name, weight)
@@ -112,6 +121,17 @@ def _write_metadata(writer: gguf.GGUFWriter, family: str, config: Mapping[str, A
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(1)
+
+
+def _write_vocabulary(writer: gguf.GGUFWriter, state: Mapping[str, Any]) -> None:
+    """Byte-level with its merges, whatever the model has: who compares ids needs no more."""
+    tokens = sorted(state["model"]["vocab"], key=state["model"]["vocab"].__getitem__)
+    specials = {token["content"] for token in state["added_tokens"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in specials else 1 for token in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in state["model"]["merges"]])
 
 
 def _gguf_name(family: str, name: str) -> str:
