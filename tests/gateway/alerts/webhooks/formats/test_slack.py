@@ -71,6 +71,12 @@ def test_what_the_channel_reads() -> None:
     assert line.endswith("|2026-11-30 12:34:56 UTC>")
 
 
+def test_an_end_is_good_news_however_bad_it_was() -> None:
+    for kind, state in (("replica.recovered", None), ("pool.kv_high", "resolved")):
+        body = orjson.loads(slack_body(record(kind, severity="page", state=state, summary="over")))
+        assert body["text"] == "🟢 over"
+
+
 def test_long_texts_fit_and_no_mark_is_cut_in_two() -> None:
     body = orjson.loads(slack_body(record("ledger.drift", "proj_a", summary="s" * 500, notes="&" * 9000)))
     jsonschema.validate(body, SCHEMA)
