@@ -98,6 +98,7 @@ class Pipeline:
             target = p.catalogue.resolve(principal.tenant_id, request.model)
             if target is None:
                 raise ModelNotFound(request.model)
+            p.attempts.check(target, request)
             return await self._admit(caller, request, request_id, target)
         except GatewayError as error:
             model, why = target.served_model if target is not None else "", error.code or error.type

@@ -25,7 +25,7 @@ from gateway.pool.access import EngineAccess
 from gateway.routing import LiveReplica, Replicas, Target
 from gateway.routing.target import PoolTimes
 from gateway.upstream import Deadlines, Dialect, Timeouts, dialect_of
-from gateway.wire import Continuation, StreamScanner
+from gateway.wire import Continuation, GenerationRequest, StreamScanner
 from gateway.wire.answer import Rename, RenameAny
 
 __all__ = ["Attempts"]
@@ -149,6 +149,10 @@ class Attempts:
             await self.closer.stop(exchange, attempt)
         else:
             await self.closer.abandon(exchange, attempt)
+
+    def check(self, target: Target, request: GenerationRequest) -> None:
+        """Raises the ClientError for what the engines there must not be asked."""
+        dialect_of(target.engine_kind, self.dialects).check(request)
 
     def tells_prompt_bound(self, target: Target) -> bool:
         """Whether the engines there refuse a prompt above `Order.max_prompt_tokens`."""

@@ -100,6 +100,8 @@ class UpstreamCalls:
             attempt.saw(said.usage)
             raise AttemptFailed(refusal.verdict, refusal.error, is_over=True)
         headers = {name: reply.headers[name] for name in PASSED_HEADERS if reply.headers.get(name)}
+        if call.ignored:
+            headers["x-tollway-ignored"] = ", ".join(call.ignored)
         headers.update(exchange.ticket.headers)
         answer = self._pass_stream if exchange.request.stream else self._pass_whole
         await answer(exchange, attempt, deadlines, sink, headers)

@@ -48,6 +48,8 @@ class Call:
     url: str
     headers: Mapping[str, str]
     body: bytes
+    ignored: tuple[str, ...] = ()
+    """Fields of the caller's that the engine is not told, for the caller to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class Dialect(Protocol):
     @property
     def echoes_model(self) -> bool:
         """Its answers name the model as it was asked for, and in no other way."""
+        ...
+
+    def check(self, request: GenerationRequest) -> None:
+        """Raises the ClientError for what this kind of engine must not be asked."""
         ...
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call: ...

@@ -10,7 +10,8 @@ from typing import Any
 
 from gateway.upstream.client import UpstreamClient
 from gateway.upstream.dialect import PATHS, Call, Figure, Order
-from gateway.upstream.native import CLIENT_MAY_NOT_SET, authorization, with_usage
+from gateway.upstream.inside import left_out, refuse_inside
+from gateway.upstream.native import authorization, with_usage
 from gateway.wire.continuation import Continuation
 from gateway.wire.request import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, GenerationRequest, render
 
@@ -18,7 +19,7 @@ __all__ = ["GenericDialect"]
 
 OUTPUT_BOUNDS = ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict")
 """Names of one thing; which of them wins is another for every server."""
-DROPPED = CLIENT_MAY_NOT_SET | {*OUTPUT_BOUNDS, "min_tokens", "min_new_tokens", "best_of", "n_cmpl"}
+DROPPED = frozenset({*OUTPUT_BOUNDS, "min_tokens", "min_new_tokens", "best_of", "n_cmpl"})
 # Some servers take messages for a prompt or an input too, which nobody has counted or checked there.
 DROPPED_WITHOUT_MESSAGES = DROPPED | {"messages"}
 
@@ -31,6 +32,9 @@ class GenericDialect:
     def __init__(self, *, takes_salt: bool = False) -> None:
         """`takes_salt`: the server keeps prefixes apart by `cache_salt` in the body, as vLLM does."""
         self._takes_salt = takes_salt
+
+    def check(self, request: GenerationRequest) -> None:
+        refuse_inside(request)
 
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:
         changes: dict[str, Any] = {"model": order.upstream_model}
@@ -48,8 +52,10 @@ class GenericDialect:
             **authorization(key),
         }
         has_messages = request.endpoint in (CHAT, RESPONSES)
-        body = render(request, changes, DROPPED if has_messages else DROPPED_WITHOUT_MESSAGES)
-        return Call(base_url + PATHS[request.endpoint], headers, body)
+        inside = left_out(request)
+        body = render(request, changes, (DROPPED if has_messages else DROPPED_WITHOUT_MESSAGES) | inside)
+        named = (name for name in inside if request.fields[name] is not None)
+        return Call(base_url + PATHS[request.endpoint], headers, body, tuple(sorted(named)))
 
     def resumed(self, base_url: str, call: Call, answer: Continuation, resumed_from: int) -> Call:
         raise AssertionError("such an engine is never asked to")

@@ -29,6 +29,9 @@ class NativeDialect:
     echoes_model = True
     can_resume = True
 
+    def check(self, request: GenerationRequest) -> None:
+        """The engine refuses by itself what it cannot do."""
+
     def prepare(self, base_url: str, key: str | None, request: GenerationRequest, order: Order) -> Call:
         changes: dict[str, Any] = {"model": order.upstream_model}
         if order.seed is not None:

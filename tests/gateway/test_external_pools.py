@@ -138,6 +138,36 @@ async def test_the_certificate_is_verified_by_the_pools_own_authority(
             await gateway.admin("PATCH", f"/pools/{pool_id}", {"spec": spec | {"ca_bundle": wrong}}, 400)
 
 
+async def test_what_reaches_an_engines_inside_is_refused_or_left_out(gateway: Gateway) -> None:
+    """Unknown fields pass; another request's pages, weights, code and places in the queue do not."""
+    async with Stranger() as engine:
+        _, tenant = await pool_of(gateway, engine.url())
+
+        async def send(**fields: Any) -> Any:
+            return await gateway.request("POST", CHAT, ASK | fields, tenant.key)
+
+        for name in (
+            "kv_transfer_params",
+            "lora_path",
+            "custom_logit_processor",
+            "prompt_embeds",
+            "api_base",
+        ):
+            answer = await send(**{name: {"a": 1}})
+            error = (await answer.json())["error"]
+            assert (answer.status, error["code"], error["param"]) == (400, "unsupported_parameter", name)
+        assert engine.keys(CHAT) == set()
+        answer = await send(
+            cache_salt="x", priority=9, _internal=1, top_k=7, lora_path=None, brand_new={"a": [1]}
+        )
+        assert answer.status == 200
+        assert answer.headers["x-tollway-ignored"] == "_internal, cache_salt, priority"
+        [asked] = [one for one in engine.asked if one.path == CHAT]
+        assert (asked.body["top_k"], asked.body["brand_new"]) == (7, {"a": [1]})
+        assert not {"cache_salt", "priority", "_internal", "lora_path"} & asked.body.keys()
+        await gateway.events(1)
+
+
 async def test_rotation_seals_it_again(gateway: Gateway) -> None:
     async with Stranger(KEY) as engine:
         _, tenant = await pool_of(gateway, engine.url(), api_key=KEY)
