@@ -55,6 +55,7 @@ from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
 from gateway.sessions.oidc import OidcService
 from gateway.settings import Settings
+from gateway.slo.promises import Promises
 from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
 from gateway.tenancy.keys import master_ring
 from gateway.tenancy.people.service import PeopleService
@@ -102,6 +103,7 @@ class GatewayApp:
         self.engine_key = settings.upstream.engine_key()
         self.access = PoolAccess(lambda: self.master, entropy)
         self.catalogue = Catalogue(self.database, clock, self.access)
+        self.promises = Promises(self.database)
         self.replicas = Replicas(clock, self.metrics, _draw(entropy))
         self.client = UpstreamClient(settings.upstream)
         self.blobs = open_blobs(settings.server.files, settings.exports.s3_credentials_file)
@@ -216,6 +218,7 @@ class GatewayApp:
         pseudonyms = Pseudonyms(self.master.keys.derived_root())
         return Parts(
             catalogue=self.catalogue,
+            promises=self.promises,
             replicas=self.replicas,
             limiter=self.limiter,
             estimator=TokenEstimator(),
@@ -313,6 +316,7 @@ class GatewayApp:
 
     async def _load_catalogue(self) -> None:
         await self.catalogue.load()
+        await self.promises.load()
         self.replicas.update(self.catalogue.replicas)
         for name in self.catalogue.label_values():
             self.metrics.labels.register("model", name)

@@ -39,6 +39,7 @@ from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
 from gateway.routing import Catalogue, Prompt, Replicas, Target
 from gateway.routing.target import BATCH_CLASS
+from gateway.slo.promises import Promises
 from gateway.tenancy import Principal
 from gateway.wire import GenerationRequest
 
@@ -52,6 +53,7 @@ class Parts:
     """What the path is made of; `app.py` puts it together."""
 
     catalogue: Catalogue
+    promises: Promises
     replicas: Replicas
     limiter: Limiter
     estimator: TokenEstimator
@@ -138,6 +140,7 @@ class Pipeline:
             prompt=Prompt(request, p.pseudonyms.cache_salt(principal)),
             arrived=arrived,
             first_attempt=caller.first_attempt,
+            promise=p.promises.of(principal.tenant_id, target.served_model, caller.request_class),
         )
 
     async def _reserve(

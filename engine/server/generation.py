@@ -186,17 +186,22 @@ class Generation:
     def _with_outcome(self, record: Record, now: float) -> Record:
         reason = next((name for name in _WORST_FIRST if name in self._reasons), "error")
         first = min((t.first for t in self._times.values() if t.first is not None), default=None)
-        queue = [choice.queue_ms for choice in self._choices.values() if choice.queue_ms is not None]
         overrun = sum(choice.num_overrun for choice in self._choices.values())
         self._services.metrics.count("engine_overrun_tokens", overrun)
         return msgspec.structs.replace(
             record,
             overrun_tokens=overrun,
             finish_reason=reason,
-            queue_ms=min(queue, default=None),
+            queue_ms=self.queue_ms,
             ttft_ms=None if first is None else round((first - self._arrived) * 1000, 3),
             e2e_ms=round((now - self._arrived) * 1000, 3),
         )
+
+    @property
+    def queue_ms(self) -> float | None:
+        """How long it waited until the first of its choices had a row; None until one has."""
+        waits = [choice.queue_ms for choice in self._choices.values() if choice.queue_ms is not None]
+        return min(waits, default=None)
 
     @property
     def _num_reported(self) -> int:

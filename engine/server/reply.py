@@ -80,6 +80,7 @@ async def _stream(
             parts.append(_closing(generation, shape, style))
         if parts and not exchange.disconnected:
             if not exchange.started:
+                _tell_wait(exchange, generation)
                 await exchange.start_events()
             await exchange.send_events(b"".join(parts), last=done)
         parts = []
@@ -121,7 +122,13 @@ async def _answer(exchange: Exchange, services: Services, generation: Generation
     whole = [joined(list(parts)) for _, parts in groupby(deltas, key=lambda delta: delta.index)]
     size = sum(len(delta.logprobs) + len(delta.prompt_logprobs) for delta in whole) * _LOGPROBS_WORK
     write = partial(shape.whole, whole, generation.usage)
+    _tell_wait(exchange, generation)
     await exchange.reply(200, await services.beside_loop(size, write))
+
+
+def _tell_wait(exchange: Exchange, generation: Generation) -> None:
+    if generation.queue_ms is not None:
+        exchange.reply_headers["x-engine-queue-ms"] = f"{generation.queue_ms:.0f}"
 
 
 async def _fail(exchange: Exchange, generation: Generation, error: ApiError) -> None:

@@ -19,7 +19,7 @@ from gateway.upstream import ConnectFailed, Deadlines, Order, StaleConnection, U
 from gateway.upstream.errors import Verdict, judge
 from gateway.wire import read_answer, read_error
 from gateway.wire.answer import EngineError
-from gateway.wire.load import read_load
+from gateway.wire.load import read_load, read_wait
 from gateway.wire.stream import EventTooLarge
 
 __all__ = ["AttemptFailed", "UpstreamCalls"]
@@ -88,6 +88,7 @@ class UpstreamCalls:
             tls=attempt.tls,
         )
         attempt.reply = reply
+        attempt.queue_ms = read_wait(reply.headers)
         load = read_load(reply.headers)
         if load is not None:
             attempt.epoch = load.epoch
@@ -195,6 +196,7 @@ class UpstreamCalls:
             max_prompt_tokens=exchange.max_prompt_tokens,
             max_output_tokens=exchange.max_output_tokens,
             seed=exchange.seed,
+            promise=exchange.promise,
             wants_token_ids=exchange.continuation is not None,
         )
 

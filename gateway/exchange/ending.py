@@ -157,10 +157,12 @@ def _usage(exchange: Exchange, attempt: Attempt) -> tuple[Usage, bool]:
 
 def _timings(exchange: Exchange, ending: Ending, usage: Usage | None) -> Timings:
     e2e_s = ending.at - exchange.arrived
+    first = exchange.continued[0] if exchange.continued else exchange.attempt
+    queue_ms = first.queue_ms if first is not None else None
     if exchange.first_data_at is None:
-        return Timings(e2e_ms=round(e2e_s * 1000))
+        return Timings(queue_ms=queue_ms, e2e_ms=round(e2e_s * 1000))
     ttft_s = exchange.first_data_at - exchange.arrived
     tpot_us = None
     if exchange.request.stream and usage is not None and usage.completion_tokens > 1:
         tpot_us = round((e2e_s - ttft_s) / (usage.completion_tokens - 1) * 1e6)
-    return Timings(ttft_ms=round(ttft_s * 1000), e2e_ms=round(e2e_s * 1000), tpot_us=tpot_us)
+    return Timings(queue_ms, ttft_ms=round(ttft_s * 1000), e2e_ms=round(e2e_s * 1000), tpot_us=tpot_us)

@@ -13,7 +13,7 @@ from gateway.routing import LiveReplica, Prompt, Target, Work
 from gateway.routing.target import RequestClass
 from gateway.tenancy.principal import Principal
 from gateway.upstream import Dialect, UpstreamReply
-from gateway.upstream.dialect import Figure
+from gateway.upstream.dialect import NO_PROMISE, Figure, Promise
 from gateway.wire import Continuation, GenerationRequest, StreamScanner, Usage
 from gateway.wire.answer import Rename, RenameAny
 
@@ -50,6 +50,8 @@ class Attempt:
     reply: UpstreamReply | None = None
     figure: Figure | None = None
     """What the engine itself said it produced."""
+    queue_ms: int | None = None
+    """How long it waited for its turn, as the engine says."""
     is_over: bool = False
     """The engine is done with it: nothing is left to abort, and it no longer counts as in flight."""
     is_complete: bool = False
@@ -96,6 +98,8 @@ class Exchange:
     prompt: Prompt
     arrived: float
     first_attempt: int = 0
+    promise: Promise = NO_PROMISE
+    """What the engines are told of the objectives."""
     set_aside: list[Attempt] = field(default_factory=list)
     """Attempts that were tried again elsewhere; nobody pays for them."""
     attempt: Attempt | None = None

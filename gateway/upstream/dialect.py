@@ -15,7 +15,7 @@ from gateway.wire.continuation import Continuation
 from gateway.wire.request import GenerationRequest
 from gateway.wire.usage import Usage
 
-__all__ = ["PATHS", "Call", "Dialect", "Figure", "Order", "dialect_of"]
+__all__ = ["NO_PROMISE", "PATHS", "Call", "Dialect", "Figure", "Order", "Promise", "dialect_of"]
 
 PATHS: Mapping[str, str] = {
     "chat.completions": "/v1/chat/completions",
@@ -23,6 +23,17 @@ PATHS: Mapping[str, str] = {
     "embeddings": "/v1/embeddings",
     "responses": "/v1/chat/completions",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """When a request's first token is due after its arrival, and each one after the one before. None: whenever."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+
+
+NO_PROMISE = Promise()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,7 @@ class Order:
     max_prompt_tokens: int
     max_output_tokens: int  # per choice
     seed: int | None  # None: the client set one
+    promise: Promise = NO_PROMISE
     wants_token_ids: bool = False
     """Beside the stream, so that another replica can go on with it."""
 

@@ -52,6 +52,10 @@ class NativeDialect:
         }
         if request.is_sampled:
             headers["x-max-output-tokens"] = str(max(1, order.max_output_tokens))
+        if order.promise.ttft_ms is not None:
+            headers["x-slo-ttft-ms"] = f"{order.promise.ttft_ms:g}"
+        if order.promise.tpot_ms is not None:
+            headers["x-slo-tpot-ms"] = f"{order.promise.tpot_ms:g}"
         if order.wants_token_ids:
             headers["x-emit-token-ids"] = "1"
         body = render(request, changes, CLIENT_MAY_NOT_SET)

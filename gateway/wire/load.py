@@ -22,6 +22,7 @@ __all__ = [
     "read_exposition",
     "read_load",
     "read_status",
+    "read_wait",
 ]
 
 EngineState = Literal["starting", "ready", "draining"]
@@ -66,6 +67,7 @@ _COUNTED = {
         "llamacpp:tokens_predicted_total",
     ),
 }
+WAIT_DIGITS = 10
 _EXPOSED = (
     ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
     ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"),
@@ -85,6 +87,12 @@ def read_load(headers: Mapping[str, str]) -> EngineLoad | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+def read_wait(headers: Mapping[str, str]) -> int | None:
+    """Whole milliseconds that the request waited in the engine's line, from `x-engine-queue-ms`; None if unsaid."""
+    text = headers.get("x-engine-queue-ms", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < WAIT_DIGITS else None
 
 
 def read_status(raw: bytes) -> EngineStatus | None:

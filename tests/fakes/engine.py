@@ -394,5 +394,6 @@ class FakeEngine:
         response.headers["x-engine-kv-usage"] = str(self.reported_kv_usage)
         response.headers["x-engine-predicted-delay-ms"] = "0"
         response.headers["x-engine-predicted-ttft-ms"] = "50"
+        response.headers["x-engine-queue-ms"] = "7"
         response.headers["x-tollway-ignored"] = ""
         response.headers["x-request-id"] = request.headers.get("x-request-id", f"req-{next(self._ids)}")

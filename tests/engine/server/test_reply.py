@@ -39,3 +39,17 @@ async def test_many_log_probabilities_are_written_beside_the_loop(
                 await answer.read()
     assert threads[0] == threading.current_thread().name
     assert threads[1].startswith("text")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_says_how_long_it_waited(server: Server, stream: bool) -> None:
+    """A refusal has not waited for anything."""
+    body = {"model": MODEL, "prompt": "a b", "max_tokens": 2, "stream": stream}
+    async with server.session(API_KEY) as session:
+        async with session.post("/v1/completions", json=body) as answer:
+            assert answer.status == 200
+            assert answer.headers["x-engine-queue-ms"].isdecimal()
+            await answer.read()
+        async with session.post("/v1/completions", json=body | {"model": "none"}) as refused:
+            assert refused.status == 404
+            assert "x-engine-queue-ms" not in refused.headers

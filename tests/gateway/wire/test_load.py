@@ -13,6 +13,7 @@ from gateway.wire.load import (
     read_exposition,
     read_load,
     read_status,
+    read_wait,
 )
 
 HEADERS = {
@@ -94,3 +95,10 @@ vllm:prompt_tokens_total{model_name="m"} 9
     assert read_counters(text) == EngineCounters(preemptions=7, tokens=1_500)
     assert read_counters("llamacpp:tokens_predicted_total 12\n") == EngineCounters(None, 12)
     assert read_counters("") == EngineCounters(None, None)
+
+
+def test_the_wait_of_one_request() -> None:
+    assert read_wait({"x-engine-queue-ms": "12"}) == 12
+    for odd in ("", "-1", "1.5", "x", "9" * 30, "\u0661"):
+        assert read_wait({"x-engine-queue-ms": odd}) is None
+    assert read_wait({}) is None
