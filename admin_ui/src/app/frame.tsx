@@ -174,7 +174,7 @@ function UserMenu() {
     <DropdownMenu.Root>
       <DropdownMenu.Trigger asChild>
         <button type="button" aria-label="You and this console" className="grid size-8 shrink-0 place-items-center rounded-full bg-accent-soft text-[12px] font-semibold text-accent-ink uppercase">
-          {name.replace(/^tw-/, "").slice(0, 2)}
+          <span aria-hidden>{name.replace(/^tw-/, "").slice(0, 2)}</span>
         </button>
       </DropdownMenu.Trigger>
       <DropdownMenu.Portal>
