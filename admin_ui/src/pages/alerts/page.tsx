@@ -7,15 +7,17 @@ import { Tabs } from "@/ui/tabs";
 import { Board } from "../slo/board";
 import { Latency } from "../slo/latency";
 import { Objectives } from "../slo/objectives";
-import { Fired } from "./fired";
+import { Episodes } from "./episodes";
+import { Webhooks } from "./webhooks";
 
 const TABS = [
   ["board", "Board", "GET /v1/organization/slo/board"],
-  ["alerts", "Alerts", "GET /v1/organization/alerts"],
+  ["alerts", "Alerts", "GET /v1/organization/alert_episodes"],
   ["objectives", "Objectives", "GET /v1/organization/objectives"],
+  ["webhooks", "Webhooks", "GET /v1/organization/webhook_endpoints"],
 ] as const;
 
-const VIEWS: Record<string, ComponentType> = { board: BoardTab, alerts: Fired, objectives: Objectives };
+const VIEWS: Record<string, ComponentType> = { board: BoardTab, alerts: Episodes, objectives: Objectives, webhooks: Webhooks };
 
 export function Alerts() {
   const { tab = "board" } = useSearch({ from: "/alerts" });

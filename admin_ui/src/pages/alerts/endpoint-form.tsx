@@ -1,0 +1,153 @@
+/** An endpoint: made, changed, its secret shown once and rotated. */
+import type { FormEvent } from "react";
+import { useState } from "react";
+import { useApi, useChange } from "@/api/queries";
+import type { NewOperatorEndpoint, OperatorEndpoint } from "@/api/schema";
+import { CopyButton } from "@/ui/bits";
+import { Button } from "@/ui/button";
+import { Dialog } from "@/ui/dialog";
+import { Check, Field, Input, Select } from "@/ui/field";
+import { Failure } from "@/ui/states";
+import { toast } from "@/ui/toast";
+
+const LIST = "GET /v1/organization/webhook_endpoints";
+const FORMATS = [
+  ["standard", "Signed JSON (Standard Webhooks)"],
+  ["slack", "Slack"],
+  ["pagerduty", "PagerDuty"],
+  ["alertmanager", "Alertmanager"],
+] as const;
+type Format = (typeof FORMATS)[number][0];
+
+interface Props {
+  endpoint: OperatorEndpoint | null;
+  onClose: () => void;
+}
+
+export function EndpointDialog({ endpoint, onClose }: Props) {
+  return (
+    <Dialog open onClose={onClose} title={endpoint === null ? "New endpoint" : `Change ${endpoint.name}`} wide>
+      <EndpointForm endpoint={endpoint} onClose={onClose} />
+    </Dialog>
+  );
+}
+
+function EndpointForm({ endpoint, onClose }: Props) {
+  const types = useApi("GET /v1/organization/webhook_event_types").data?.data ?? [];
+  const [name, setName] = useState(endpoint?.name ?? "");
+  const [url, setUrl] = useState(endpoint?.url ?? "");
+  const [format, setFormat] = useState<Format>(endpoint?.format ?? "standard");
+  const [key, setKey] = useState("");
+  const [chosen, setChosen] = useState<string[] | null>(endpoint?.event_types ?? null);
+  const create = useChange("POST /v1/organization/webhook_endpoints", [LIST]);
+  const update = useChange("POST /v1/organization/webhook_endpoints/{endpoint_id}", [LIST]);
+  const wanted = chosen ?? types;
+  const isPager = format === "pagerduty";
+  const error = create.error ?? update.error;
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    const body = { name, event_types: wanted, ...(isPager ? {} : { url }), ...(key ? { routing_key: key } : {}) };
+    if (endpoint === null) create.mutate({ body: { ...body, format } });
+    else
+      update.mutate(
+        { path: { endpoint_id: endpoint.id }, body },
+        {
+          onSuccess: () => {
+            toast.success("Endpoint saved");
+            onClose();
+          },
+        },
+      );
+  }
+
+  if (create.data) return <SecretShown endpoint={create.data} onClose={onClose} />;
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <div className="grid gap-4 sm:grid-cols-2">
+        <Field label="Name">
+          <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} autoFocus />
+        </Field>
+        <Field label="Form">
+          <Select value={format} disabled={endpoint !== null} onChange={(event) => setFormat(event.target.value as Format)}>
+            {FORMATS.map(([id, label]) => (
+              <option key={id} value={id}>
+                {label}
+              </option>
+            ))}
+          </Select>
+        </Field>
+      </div>
+      {isPager ? (
+        <Field label="Routing key" hint="Of an Events API v2 integration.">
+          <Input type="password" value={key} onChange={(event) => setKey(event.target.value)} required={endpoint === null} autoComplete="off" />
+        </Field>
+      ) : (
+        <Field label="Address" hint="Private and loopback addresses are refused unless the operator allows them.">
+          <Input type="url" value={url} onChange={(event) => setUrl(event.target.value)} required placeholder="https://example.com/hooks" />
+        </Field>
+      )}
+      <fieldset>
+        <legend className="mb-1 text-[13px] font-medium">Hears of</legend>
+        <div className="grid gap-1.5 sm:grid-cols-2">
+          {types.map((type) => (
+            <Check key={type} label={type} checked={wanted.includes(type)} onChange={(event) => setChosen(event.target.checked ? [...wanted, type] : wanted.filter((one) => one !== type))} />
+          ))}
+        </div>
+      </fieldset>
+      {error && <Failure error={error} />}
+      <div className="flex justify-end gap-2">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button type="submit" look="primary" busy={create.isPending || update.isPending} disabled={wanted.length === 0}>
+          Save endpoint
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+function SecretShown({ endpoint, onClose }: { endpoint: NewOperatorEndpoint; onClose: () => void }) {
+  return (
+    <div className="space-y-4">
+      <div className="rounded-md border border-warn/40 bg-warn-soft px-3 py-2 text-[13px]">This is the only time the signing secret is shown. The receiver checks each delivery with it.</div>
+      <div className="flex items-center gap-2">
+        <code aria-label="The signing secret" className="min-w-0 flex-1 truncate rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[13px]">
+          {endpoint.signing_secret}
+        </code>
+        <CopyButton text={endpoint.signing_secret} label="Copy secret" look="primary" />
+      </div>
+      <div className="flex justify-end">
+        <Button onClick={onClose}>Done</Button>
+      </div>
+    </div>
+  );
+}
+
+export function RotateSecret({ endpoint, onClose }: { endpoint: OperatorEndpoint; onClose: () => void }) {
+  const [overlap, setOverlap] = useState(true);
+  const rotate = useChange("POST /v1/organization/webhook_endpoints/{endpoint_id}/rotate_secret", [LIST]);
+  return (
+    <Dialog open onClose={onClose} title={`Rotate the secret of ${endpoint.name}`} wide>
+      {rotate.data ? (
+        <SecretShown endpoint={rotate.data} onClose={onClose} />
+      ) : (
+        <form
+          className="space-y-4"
+          onSubmit={(event) => {
+            event.preventDefault();
+            rotate.mutate({ path: { endpoint_id: endpoint.id }, body: { keep_old_secret_active_for_24_hours: overlap } });
+          }}
+        >
+          <Check label="Sign with both secrets for 24 hours" hint="Without this the old one is worth nothing from now on." checked={overlap} onChange={(event) => setOverlap(event.target.checked)} />
+          {rotate.error && <Failure error={rotate.error} />}
+          <div className="flex justify-end gap-2">
+            <Button onClick={onClose}>Cancel</Button>
+            <Button type="submit" look="primary" busy={rotate.isPending}>
+              Rotate secret
+            </Button>
+          </div>
+        </form>
+      )}
+    </Dialog>
+  );
+}

@@ -1,1 +1,0 @@
-import{Q as e,et as t}from"./index-C227oRex.js";import{t as n}from"./explorer-CsXS9jRl.js";var r=t();function i({tenant:t}){let i=e({strict:!1});return(0,r.jsx)(n,{search:i,fixed:t.id})}export{i as TenantCost};

@@ -1,1 +1,0 @@
-export{n as TenantRequests}from"./one-D1yy16m7.js";
