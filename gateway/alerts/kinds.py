@@ -14,9 +14,9 @@ __all__ = ["KINDS", "Kind"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`resolved` None: its end is recorded and told to nobody."""
+    """None: recorded, and told to nobody from here."""
 
-    firing: EventType
+    firing: EventType | None
     resolved: EventType | None
     hold: timedelta
     ticket_hold: timedelta | None = None
@@ -39,6 +39,7 @@ KINDS: Final[dict[str, Kind]] = {
     "ledger.drift": Kind("ledger.drift", "ledger.drift", _MINUTES[10]),
     "export.failed": Kind("export.failed", None, _MINUTES[0]),
     "key.expiring": Kind("key.expiring", None, _MINUTES[0]),
+    # Whoever delivers says when it gives up.
+    "webhook.failing": Kind(None, None, _MINUTES[0]),
 }
-"""By source. Spend, and endpoints that fail, are announced where they are found out; their episodes are kept with the
-others."""
+"""By source. Spend is announced where it is found out; its episodes are kept with the others."""

@@ -16,6 +16,7 @@ from gateway.alerts.episodes import Episode, Signal, Steps, decide
 from gateway.alerts.kinds import KINDS
 from gateway.alerts.repository import episodes as book
 from gateway.alerts.repository.silences import Silence, holding_silences
+from gateway.alerts.sentences import sentence_of
 from gateway.clock import Clock
 from gateway.db import Database, WriteConnection
 from gateway.events import TENANT_EVENT_TYPES, Event, EventType, announce
@@ -74,7 +75,7 @@ class EpisodeWatch:
             begun = await self._apply(connection, steps, silences, now)
             failpoint("episode.before_commit")
         for episode in begun:
-            self._metrics.alerts_fired.labels(self._kind.firing).inc()
+            self._metrics.alerts_fired.labels(self._kind.firing or self._source).inc()
             self._log.warning(
                 "alert_fired", source=self._source, scope=episode.scope, severity=episode.severity
             )
@@ -134,6 +135,8 @@ class EpisodeWatch:
         payload = {
             "episode_id": episode.id,
             "state": state,
+            "incident": episode.id,
+            "summary": sentence_of(episode.source, episode.values, is_over=is_over),
             "source": episode.source,
             "scope": episode.scope,
             "severity": episode.severity,

@@ -11,7 +11,7 @@ from gateway.alerts.episodes import Signal
 from gateway.alerts.repository import readings
 from gateway.alerts.repository.episodes import resolve_spend
 from gateway.alerts.sources.burn import burn_signals
-from gateway.alerts.sources.others import drift_signals, export_signals, key_signals
+from gateway.alerts.sources.others import drift_signals, endpoint_signals, export_signals, key_signals
 from gateway.alerts.sources.pools import (
     down_signals,
     flapping_signals,
@@ -40,6 +40,7 @@ EVERY_S: Mapping[str, float] = {
     "ledger.drift": 30.0,
     "export.failed": 30.0,
     "key.expiring": 60.0,
+    "webhook.failing": 30.0,
 }
 SPEND_S = 30.0
 Differences = Callable[[], Mapping[str, int | None]]
@@ -72,6 +73,7 @@ class Watches:
             "ledger.drift": self._drift,
             "export.failed": self._reading(self._exports),
             "key.expiring": self._reading(self._keys),
+            "webhook.failing": self._reading(self._endpoints),
         }
         self.watches = {
             source: EpisodeWatch(database, source, look, clock=clock, ids=ids, metrics=metrics)
@@ -134,3 +136,6 @@ class Watches:
     async def _keys(self, connection: WriteConnection) -> list[Signal]:
         now = self._clock.now()
         return key_signals(await readings.expiring_keys(connection, now), now)
+
+    async def _endpoints(self, connection: WriteConnection) -> list[Signal]:
+        return endpoint_signals(await readings.failing_endpoints(connection))

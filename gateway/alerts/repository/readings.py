@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import text
 
-from gateway.alerts.sources.others import EXPIRING, ExpiringKey, FailedExport
+from gateway.alerts.sources.others import EXPIRING, ExpiringKey, FailedExport, FailingEndpoint
 from gateway.alerts.sources.pools import LOOK_BACK, ReplicaHealth, Sample
 from gateway.db import WriteConnection
 from gateway.slo.histogram import Histogram, add
@@ -16,6 +16,7 @@ __all__ = [
     "end_to_end",
     "expiring_keys",
     "failed_exports",
+    "failing_endpoints",
     "pool_names",
     "replica_health",
     "samples",
@@ -73,6 +74,18 @@ _EXPIRING = text(
 )
 
 
+# After the fourth attempt a delivery has failed for more than half an hour.
+_ENDPOINTS = text(
+    """
+    SELECT e.id, e.tenant_id, e.name, e.disabled_reason, max(d.attempts) AS attempts
+    FROM webhook_endpoint e LEFT JOIN delivery d
+        ON d.channel = 'webhook' AND d.target_key = e.id AND d.next_attempt_at IS NOT NULL AND d.attempts >= 4
+    WHERE e.disabled_reason IN ('gone', 'failing') OR (e.disabled_at IS NULL AND d.id IS NOT NULL)
+    GROUP BY e.id ORDER BY e.id
+    """
+)
+
+
 async def samples(connection: WriteConnection, now: datetime) -> list[Sample]:
     """Of the last minutes, oldest first."""
     rows = (await connection.execute(_SAMPLES, {"since": now - LOOK_BACK, "now": now})).mappings()
@@ -107,3 +120,7 @@ async def failed_exports(connection: WriteConnection, now: datetime) -> list[Fai
 async def expiring_keys(connection: WriteConnection, now: datetime) -> list[ExpiringKey]:
     rows = (await connection.execute(_EXPIRING, {"now": now, "until": now + EXPIRING})).mappings()
     return [ExpiringKey(**row) for row in rows]
+
+
+async def failing_endpoints(connection: WriteConnection) -> list[FailingEndpoint]:
+    return [FailingEndpoint(**row) for row in (await connection.execute(_ENDPOINTS)).mappings()]

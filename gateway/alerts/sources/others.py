@@ -1,4 +1,4 @@
-"""Books that differ, exports that failed, keys about to expire. Pure."""
+"""Books that differ, exports that failed, keys about to expire, endpoints that take nothing. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Final
 
 from gateway.alerts.episodes import Signal
 
-__all__ = ["EXPIRING", "ExpiringKey", "FailedExport", "drift_signals", "export_signals", "key_signals"]
+__all__ = [
+    "EXPIRING",
+    "ExpiringKey",
+    "FailedExport",
+    "FailingEndpoint",
+    "drift_signals",
+    "endpoint_signals",
+    "export_signals",
+    "key_signals",
+]
 
 EXPIRING: Final = timedelta(days=7)
 LIFETIME_SHARE: Final = 4
@@ -37,6 +46,18 @@ class ExpiringKey:
     name: str
     created_at: datetime
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FailingEndpoint:
+    """A webhook endpoint that was disabled because it takes nothing, or with a delivery that has failed `attempts` times and
+    is still being tried."""
+
+    id: str
+    tenant_id: str | None
+    name: str
+    disabled_reason: str | None
+    attempts: int | None
 
 
 def drift_signals(differences: Mapping[str, int | None]) -> list[Signal] | None:
@@ -84,4 +105,22 @@ def key_signals(keys: Sequence[ExpiringKey], now: datetime) -> list[Signal]:
         )
         for one in keys
         if now < one.expires_at <= now + min(EXPIRING, (one.expires_at - one.created_at) / LIFETIME_SHARE)
+    ]
+
+
+def endpoint_signals(failing: Sequence[FailingEndpoint]) -> list[Signal]:
+    return [
+        Signal(
+            one.id,
+            "ticket",
+            "firing",
+            {
+                "endpoint_id": one.id,
+                "name": one.name,
+                "disabled_reason": one.disabled_reason,
+                "attempts": one.attempts,
+            },
+            one.tenant_id,
+        )
+        for one in failing
     ]

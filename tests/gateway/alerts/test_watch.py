@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal as signals
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -20,8 +18,13 @@ from gateway.alerts.watch import EpisodeWatch
 from gateway.ids import IdSource
 from gateway.obs.metrics import Metrics
 from tests.gateway.alerts.conftest import NOW, Bench
+from tests.gateway.alerts.test_delivery_death import start_worker
 
 KILLS = 2
+FIGURES: dict[str, dict[str, Any]] = {
+    "slo.burn_rate": {"sli": "availability", "model": "m", "burn": {"1h": 20.0}, "budget_left": 0.5},
+    "replica.down": {"replica_id": "replica_1", "pool": "a"},
+}
 TIMEOUT_S = 300
 
 
@@ -44,7 +47,8 @@ class Scene:
         )
 
     def sees(self, level: Level, tenant_id: str | None = "proj_a", **values: Any) -> None:
-        self.seen = [Signal("scope_a", "page", level, values, tenant_id)]
+        figures = {**FIGURES[self.source], **values}
+        self.seen = [Signal("scope_a", "page", level, figures, tenant_id)]
 
     async def told(self) -> list[tuple[str, str | None, str]]:
         """(type, tenant, state) of what was announced, each with its outbox row."""
@@ -67,9 +71,9 @@ async def test_it_fires_once_and_resolves_once_whoever_watches(bench: Bench) -> 
 
     await minutes(3, "quiet")
     assert await scene.told() == []
-    await minutes(4, "firing", burn=20)
+    await minutes(4, "firing", budget_left=0.1)
     await minutes(3, "quiet")
-    await minutes(1, "between", burn=3)
+    await minutes(1, "between", budget_left=0.2)
     await minutes(5, "quiet")
     assert await scene.told() == [("slo.burn_rate.firing", "proj_a", "firing")]
     await minutes(3, "quiet")
@@ -84,11 +88,14 @@ async def test_it_fires_once_and_resolves_once_whoever_watches(bench: Bench) -> 
         "page",
         "proj_a",
     )
-    assert row.values == {"burn": 20}
+    assert (row.values["budget_left"], row.last_values["budget_left"]) == (0.1, 0.5)
     assert (row.fired_at, row.resolved_at - row.fired_at) == (
         NOW + timedelta(minutes=4),
         timedelta(minutes=13),
     )
+    told = await bench.books.rows("SELECT payload FROM alert_record ORDER BY occurred_at, id")
+    assert {one.payload["incident"] for one in told} == {row.id}
+    assert [one.payload["summary"][:5] for one in told] == ["Error", "Over:"]
     await minutes(1, "firing")
     assert len(await scene.told()) == 3, "the next one is another"
 
@@ -107,7 +114,7 @@ async def test_what_cannot_be_told_changes_nothing(bench: Bench) -> None:
 
 async def test_the_organisations_own_is_told_to_the_organisation(bench: Bench) -> None:
     scene = Scene(bench, "replica.down")
-    scene.sees("firing", tenant_id=None, replica_id="replica_1")
+    scene.sees("firing", tenant_id=None)
     await scene.watch().run_once()
     scene.seen = []
     for _ in range(7):
@@ -156,18 +163,6 @@ async def test_nothing_is_half_done_when_the_announcement_fails(bench: Bench) ->
     assert await bench.books.count("alert_episode") == 0
     await scene.watch().run_once()
     assert len(await scene.told()) == 1
-
-
-async def start_worker(database_url: str, failpoints: Path) -> asyncio.subprocess.Process:
-    environment = {
-        **os.environ,
-        "DATABASE_URL": database_url,
-        "TOLLWAY_TEST_MODE": "failpoints",
-        "TOLLWAY_TEST_FAILPOINTS": str(failpoints),
-    }
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "worker", env=environment, stderr=asyncio.subprocess.DEVNULL
-    )
 
 
 async def test_a_worker_killed_between_an_episode_and_its_commit_doubles_nothing(

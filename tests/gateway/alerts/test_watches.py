@@ -176,6 +176,39 @@ async def test_keys_that_are_about_to_expire(bench: Bench) -> None:
     assert [tuple(row) for row in rows] == [("key.expiring", "proj_a")], "nobody is told of its end"
 
 
+async def test_endpoints_that_take_nothing(bench: Bench) -> None:
+    """Recorded here, for the endpoint's owner to see; that it is disabled is announced by whoever disables it."""
+    for name, reason, attempts in (
+        ("dead", "failing", 0),
+        ("slow", None, 4),
+        ("well", None, 1),
+        ("off", "asked", 9),
+    ):
+        await bench.books.run(
+            "INSERT INTO webhook_endpoint (id, tenant_id, name, url, event_types, secrets_sealed, secret_hint, disabled_at,"
+            " disabled_reason) VALUES (:id, 'proj_a', :id, 'https://x', '{}', '', '', :at, :reason)",
+            id=name,
+            reason=reason,
+            at=NOW if reason is not None else None,
+        )
+        await bench.books.run(
+            "INSERT INTO alert_record VALUES (:id, 'batch.failed', 'proj_a', '{}', now())", id=name
+        )
+        await bench.books.run(
+            "INSERT INTO delivery (id, record_id, channel, target_key, target, attempts, next_attempt_at)"
+            " VALUES (:id, :id, 'webhook', :id, '{}', :attempts, now())",
+            id=name,
+            attempts=attempts,
+        )
+    watch = watches(bench).watches["webhook.failing"]
+    await watch.run_once()
+    assert await open_scopes(bench, "webhook.failing") == ["dead", "slow"]
+    assert await bench.books.value("SELECT count(*) FROM alert_record WHERE type <> 'batch.failed'") == 0
+    await bench.books.run("UPDATE delivery SET next_attempt_at = NULL")
+    await watch.run_once()
+    assert await open_scopes(bench, "webhook.failing") == ["dead"]
+
+
 async def test_the_worker_runs_them_all(bench: Bench) -> None:
     loops = watches(bench).loops()
     assert [name for name, _, _ in loops] == [f"alerts:{source}" for source in EVERY_S] + ["alerts:spend"]
