@@ -2,8 +2,11 @@
 import { useNavigate } from "@tanstack/react-router";
 import { Dialog } from "radix-ui";
 import type { KeyboardEvent } from "react";
-import { useId, useMemo, useState } from "react";
+import { useEffect, useId, useMemo, useState } from "react";
 import { usePools, useProjects, useServedNames } from "@/api/names";
+import { useApi } from "@/api/queries";
+import type { Hit } from "@/api/schema";
+import { may } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { navigation } from "./nav";
 
@@ -84,8 +87,22 @@ export default function Command({ onClose }: { onClose: () => void }) {
   );
 }
 
+const GOES: Record<Hit["kind"], string> = { project: "Tenant", api_key: "Key", model: "Model", request: "Request" };
+
+/** What the gateway finds, a moment after the last letter. */
+function useHits(text: string): Hit[] {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), 150);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const query = useApi("GET /v1/organization/search", { query: { q: settled } }, { enabled: settled.length >= 2 && may("GET /v1/organization/search") });
+  return settled === text && settled.length >= 2 ? (query.data?.data ?? []) : [];
+}
+
 function useFound(text: string): Target[] {
   const navigate = useNavigate();
+  const hits = useHits(text);
   const projects = useProjects();
   const pools = usePools();
   const models = useServedNames();
@@ -100,6 +117,15 @@ function useFound(text: string): Target[] {
       ...pools.map(({ id, name }) => ({ kind: "Pool", label: name, go: () => void navigate({ to: "/pools/$poolId", params: { poolId: id } }) })),
     ];
     const wanted = text.toLowerCase();
-    return all.filter((target) => target.label.toLowerCase().includes(wanted)).slice(0, SHOWN);
-  }, [text, projects, pools, models, navigate]);
+    const known = all.filter((target) => target.label.toLowerCase().includes(wanted));
+    const further = hits.map((hit): Target => ({ kind: GOES[hit.kind], label: hit.name, go: () => void openHit(hit, navigate) }));
+    return [...known, ...further.filter((target) => !known.some((one) => one.kind === target.kind && one.label === target.label))].slice(0, SHOWN);
+  }, [text, projects, pools, models, hits, navigate]);
+}
+
+function openHit(hit: Hit, navigate: ReturnType<typeof useNavigate>): Promise<void> {
+  if (hit.kind === "request") return navigate({ to: "/requests/$requestId", params: { requestId: hit.id } });
+  if (hit.kind === "model") return navigate({ to: "/requests", search: { model: hit.name } });
+  const tab = hit.kind === "api_key" ? "keys" : undefined;
+  return navigate({ to: "/tenants/$tenantId", params: { tenantId: hit.project_id ?? hit.id }, search: { tab } });
 }

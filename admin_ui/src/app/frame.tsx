@@ -3,6 +3,7 @@ import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { ChevronsUpDown, LogOut, Menu, Moon, Search, Sun, UserRound } from "lucide-react";
 import { Dialog, DropdownMenu } from "radix-ui";
 import { lazy, Suspense, useEffect, useState } from "react";
+import { useLive } from "@/api/live";
 import { useProjects } from "@/api/names";
 import { ownProjects, restoreSession, signOut, useSession } from "@/api/session";
 import { cn } from "@/lib/cn";
@@ -30,6 +31,7 @@ export function Frame() {
 }
 
 function Signed() {
+  useLive();
   const [searching, setSearching] = useState(false);
   const [menu, setMenu] = useState(false);
   useEffect(() => {

@@ -1,8 +1,9 @@
 /** Nobody is signed in: the way in, with a password or with an admin key. */
 import type { FormEvent, ReactNode } from "react";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import type { ApiError } from "@/api/client";
 import { refusal } from "@/api/client";
+import type { SignInMethods, SignInProvider } from "@/api/schema";
 import { signIn, signInWithKey } from "@/api/session";
 import { Button } from "@/ui/button";
 import { Field, Input } from "@/ui/field";
@@ -11,8 +12,22 @@ import { Logo } from "./logo";
 
 export function SignIn() {
   const [withKey, setWithKey] = useState(false);
+  const provider = useProvider();
+  const failed = new URLSearchParams(location.search).get("error");
   return (
     <Door title="Sign in to Tollway">
+      {failed !== null && location.pathname.endsWith("/sign-in") && (
+        <p role="alert" className="mb-4 rounded-md border border-bad/40 bg-bad-soft px-3 py-2 text-[13px]">
+          {REASONS[failed] ?? "The identity provider did not let you in."}
+        </p>
+      )}
+      {provider !== null && (
+        <div className="mb-4 border-b pb-4">
+          <Button asChild look="primary" className="w-full">
+            <a href={provider.start_path}>Continue with {provider.name}</a>
+          </Button>
+        </div>
+      )}
       {withKey ? <KeyForm /> : <PasswordForm />}
       <div className="mt-4 border-t pt-3 text-center">
         <Button look="quiet" size="small" onClick={() => setWithKey(!withKey)}>
@@ -21,6 +36,26 @@ export function SignIn() {
       </div>
     </Door>
   );
+}
+
+const REASONS: Record<string, string> = {
+  unknown_user: "Nobody here has your address. Ask an owner of this installation to invite you.",
+  email_not_verified: "The identity provider has not verified your address.",
+  no_role: "The identity provider gives you no role here.",
+  too_late: "That took too long. Please begin again.",
+  provider_unavailable: "The identity provider cannot be reached right now.",
+};
+
+/** Another way in, if an owner has set one up. */
+function useProvider(): SignInProvider | null {
+  const [provider, setProvider] = useState<SignInProvider | null>(null);
+  useEffect(() => {
+    void fetch("/v1/organization/sessions/methods")
+      .then(async (response) => (response.ok ? ((await response.json()) as SignInMethods).oidc : null))
+      .then(setProvider)
+      .catch(() => setProvider(null));
+  }, []);
+  return provider;
 }
 
 /** What stands before the console: one panel in the middle. */

@@ -28,6 +28,7 @@ const routes = [
   at("/alerts", lazyRouteComponent(() => import("@/pages/alerts/page"), "Alerts"), "tab", "endpoint"),
   at("/playground", lazyRouteComponent(() => import("@/pages/playground"), "Playground"), "model", "tenant"),
   at("/audit", lazyRouteComponent(() => import("@/pages/audit"), "Audit"), "tenant", "actor", "type"),
+  at("/sign-in", lazyRouteComponent(() => import("@/pages/overview"), "Overview"), "error"),
   at("/accept-invite", lazyRouteComponent(() => import("@/pages/accept"), "AcceptInvite")),
   at("/settings", lazyRouteComponent(() => import("@/pages/settings/page"), "Settings"), "tab"),
 ] as const;

@@ -3,36 +3,33 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useProjectNames } from "@/api/names";
 import { useApi } from "@/api/queries";
-import type { Pool, Sums, UsualDay } from "@/api/shapes";
+import type { Overview as OverviewNow, PoolNow } from "@/api/schema";
+import type { Sums, UsualDay } from "@/api/shapes";
 import { cn } from "@/lib/cn";
-import { compact, count, percent } from "@/lib/format";
+import { compact, count, percent, words } from "@/lib/format";
 import { usd } from "@/lib/money";
 import { Bar, Freshness, Money, Status, Time } from "@/ui/bits";
 import { Chart } from "@/ui/chart";
 import { Figure, Page, Panel } from "@/ui/page";
 import { Loaded, Skeleton } from "@/ui/states";
-import { may } from "@/api/session";
 import { detailsOf, titleOf, toneOf } from "./alerts/fired";
-import { actionOf, actorOf } from "./audit-table";
-import { PoolStatus } from "./pools/list";
-import { loadOf } from "./pools/load";
-import { present } from "./pools/replica-state";
+import { actionOf } from "./audit-table";
 import { Board } from "./slo/board";
 
 const CHANGES = 8;
 
 export function Overview() {
   const usual = useApi("GET /v1/organization/usage/usual", { query: { weeks: 4 } }, { everyMs: 30_000 });
-  const pools = useApi("GET /v1/organization/pools", { query: { limit: 20 } }, { everyMs: 5_000 });
+  const now = useApi("GET /v1/organization/overview", {}, { everyMs: 5_000 });
   return (
-    <Page title="Overview" actions={<Freshness at={pools.dataUpdatedAt} failing={pools.isRefetchError} />}>
+    <Page title="Overview" actions={<Freshness at={now.dataUpdatedAt} failing={now.isRefetchError} />}>
       <div className="grid gap-4 lg:grid-cols-3">
         <Question title="Is anyone’s promise at risk?" to="/alerts" className="lg:col-span-3">
           <Board few={5} />
         </Question>
         <Question title="Are the pools healthy?" to="/pools">
-          <Loaded query={pools} skeleton={<Skeleton className="h-40" />}>
-            {(found) => <PoolLines pools={found.data} />}
+          <Loaded query={now} skeleton={<Skeleton className="h-40" />}>
+            {({ pools }) => <PoolLines pools={pools ?? []} />}
           </Loaded>
         </Question>
         <Question title="Is money normal?" to="/usage">
@@ -41,7 +38,9 @@ export function Overview() {
           </Loaded>
         </Question>
         <Question title="What changed?" to="/audit">
-          <Changes />
+          <Loaded query={now} skeleton={<Skeleton className="h-40" />}>
+            {(found) => <Changes found={found} />}
+          </Loaded>
         </Question>
       </div>
     </Page>
@@ -91,42 +90,28 @@ function Today({ day }: { day: UsualDay }) {
 }
 
 /** What fired and what somebody did, together, newest first. */
-function Changes() {
+function Changes({ found }: { found: OverviewNow }) {
   const names = useProjectNames();
-  const alerts = useApi("GET /v1/organization/alerts", { query: { limit: CHANGES } }, { everyMs: 10_000 });
-  const audit = useApi("GET /v1/organization/audit_logs", { query: { limit: CHANGES } }, { everyMs: 30_000, enabled: may("GET /v1/organization/audit_logs") });
+  const whose = (id: string | null) => (id === null ? "" : (names.get(id) ?? id));
   const lines = [
-    ...(alerts.data?.data ?? []).map((one) => ({
-      id: one.id,
-      at: one.created_at,
-      what: <Status tone={toneOf(one.type)}>{titleOf(one.type)}</Status>,
-      whose: one.project_id === null ? "" : (names.get(one.project_id) ?? one.project_id),
-      title: detailsOf(one.data),
-    })),
-    ...(audit.data?.data ?? []).map((one) => ({ id: one.id, at: one.effective_at, what: actionOf(one.action), whose: one.project?.name ?? "", title: `by ${actorOf(one)}` })),
+    ...(found.alerts ?? []).map((one) => ({ id: one.id, at: one.occurred_at, what: <Status tone={toneOf(one.type)}>{titleOf(one.type)}</Status>, whose: whose(one.project_id), title: detailsOf(one.payload) })),
+    ...(found.changes ?? []).map((one) => ({ id: `${one.resource_id} ${one.action} ${one.occurred_at}`, at: one.occurred_at, what: actionOf(one.action), whose: whose(one.project_id), title: `by ${one.actor_email ?? words(one.actor_kind).toLowerCase()}` })),
   ];
   const shown = lines.toSorted((a, b) => b.at - a.at).slice(0, CHANGES);
+  if (shown.length === 0) return <p className="text-ink-2">Nothing yet.</p>;
   return (
-    <Loaded query={{ data: alerts.data && (audit.data || !may("GET /v1/organization/audit_logs")) ? shown : undefined, error: alerts.error ?? audit.error, refetch: audit.refetch }} skeleton={<Skeleton className="h-40" />}>
-      {() =>
-        shown.length === 0 ? (
-          <p className="text-ink-2">Nothing yet.</p>
-        ) : (
-          <ol className="divide-y text-[13.5px]">
-            {shown.map((line) => (
-              <li key={line.id} title={line.title} className="flex items-baseline gap-3 py-1.5">
-                <span className="min-w-0 flex-1 truncate">
-                  {line.what} <span className="text-ink-2">{line.whose}</span>
-                </span>
-                <span className="text-[12.5px] text-ink-3">
-                  <Time at={line.at} short />
-                </span>
-              </li>
-            ))}
-          </ol>
-        )
-      }
-    </Loaded>
+    <ol className="divide-y text-[13.5px]">
+      {shown.map((line) => (
+        <li key={line.id} title={line.title} className="flex items-baseline gap-3 py-1.5">
+          <span className="min-w-0 flex-1 truncate">
+            {line.what} <span className="text-ink-2">{line.whose}</span>
+          </span>
+          <span className="text-[12.5px] text-ink-3">
+            <Time at={line.at} short />
+          </span>
+        </li>
+      ))}
+    </ol>
   );
 }
 
@@ -134,29 +119,33 @@ function Usually({ total, of, show }: { total: Sums | null; of: keyof Sums; show
   return <>{total === null ? "no week to compare yet" : `usually ${show(total[of])}`}</>;
 }
 
-function PoolLines({ pools }: { pools: Pool[] }) {
+function PoolLines({ pools }: { pools: PoolNow[] }) {
   if (pools.length === 0) return <p className="text-ink-2">There is none yet.</p>;
   return (
     <ul className="divide-y">
       {pools.map((pool) => {
-        const replicas = present(pool.replicas);
-        const load = loadOf(replicas);
+        const kv = pool.replicas.flatMap((one) => (one.kv_usage === null ? [] : [one.kv_usage]));
+        const fullest = kv.length === 0 ? null : Math.max(...kv);
         return (
           <li key={pool.id} className="py-2">
             <div className="flex flex-wrap items-center gap-2">
               <Link to="/pools/$poolId" params={{ poolId: pool.id }} className="font-medium hover:underline">
                 {pool.name}
               </Link>
-              <PoolStatus pool={pool} />
+              <PoolHealth pool={pool} />
               <span className="figure ml-auto text-[13px] text-ink-2">
-                {replicas.filter((one) => one.state === "ready").length}/{replicas.length} ready
-                {load !== null && ` · ${count(load.running)} running · ${count(load.waiting)} waiting`}
+                {pool.ready}/{pool.replicas.length} ready
               </span>
             </div>
-            {load !== null && (
+            <p className="figure mt-1 flex flex-wrap gap-x-3 text-[12.5px] text-ink-2">
+              <span>{count(sumOf(pool, "running"))} running</span>
+              <span>{count(sumOf(pool, "waiting"))} waiting</span>
+              <span>{compact(sumOf(pool, "tokens_per_second"))} tokens/s</span>
+            </p>
+            {fullest !== null && (
               <div className="mt-1.5 flex items-center gap-2 text-[12.5px] text-ink-2">
-                <Bar share={load.kv_usage} tone={load.kv_usage > 0.95 ? "bad" : "busy"} label="KV cache in use" />
-                <span className="figure whitespace-nowrap">KV {percent(load.kv_usage, 0)}</span>
+                <Bar share={fullest} tone={fullest > 0.95 ? "bad" : fullest > 0.8 ? "warn" : "busy"} label="KV cache in use" />
+                <span className="figure whitespace-nowrap">KV {percent(fullest, 0)}</span>
               </div>
             )}
           </li>
@@ -164,4 +153,18 @@ function PoolLines({ pools }: { pools: Pool[] }) {
       })}
     </ul>
   );
+}
+
+/** Null when no replica has said. */
+function sumOf(pool: PoolNow, field: "running" | "waiting" | "tokens_per_second"): number | null {
+  const known = pool.replicas.flatMap((one) => (one[field] === null ? [] : [one[field]]));
+  return known.length === 0 ? null : known.reduce((sum, one) => sum + one, 0);
+}
+
+function PoolHealth({ pool }: { pool: PoolNow }) {
+  if (pool.desired_state === "stopped") return <Status tone="plain">Stopped</Status>;
+  if (pool.ready === 0) return <Status tone="bad">Not serving</Status>;
+  if (pool.is_rolling) return <Status tone="busy">Rolling</Status>;
+  if (pool.ready < pool.replicas.length) return <Status tone="warn">Degraded</Status>;
+  return <Status tone="good">Serving</Status>;
 }

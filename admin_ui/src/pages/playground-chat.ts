@@ -1,6 +1,6 @@
 /** A chat over the tenants' own API: streamed, timed as the caller sees it, stoppable. */
 import { useRef, useState } from "react";
-import { ApiError, refusal } from "@/api/client";
+import { ApiError, call, refusal } from "@/api/client";
 
 export interface Said {
   role: "user" | "assistant";
@@ -18,6 +18,8 @@ export interface Timing {
 
 export interface ChatSettings {
   key: string;
+  /** The tenant that pays; empty when a key was given. */
+  payer: string;
   model: string;
   system: string;
   temperature: number;
@@ -45,7 +47,8 @@ export function useChat() {
     setBusy(true);
     const stop = (stopper.current = new AbortController());
     try {
-      await answer(before, settings, stop.signal, (reply, so_far) => {
+      const key = settings.payer === "" ? settings.key : await keyOf(settings.payer);
+      await answer(before, { ...settings, key }, stop.signal, (reply, so_far) => {
         setSaid([...before, { role: "assistant", text: reply }]);
         setTiming(so_far);
       });
@@ -64,6 +67,18 @@ export function useChat() {
   }
 
   return { said, timing, error, busy, send, clear, stop: () => stopper.current?.abort() };
+}
+
+const KEY_S = 900;
+const made = new Map<string, { value: string; until: number }>();
+
+/** A short-lived key of the tenant: its requests are limited, charged and listed as any of its own. */
+async function keyOf(tenant: string): Promise<string> {
+  const known = made.get(tenant);
+  if (known !== undefined && known.until > Date.now()) return known.value;
+  const key = await call("POST /v1/organization/projects/{project_id}/api_keys", { path: { project_id: tenant }, body: { name: "playground", expires_in_seconds: KEY_S } });
+  made.set(tenant, { value: key.value, until: Date.now() + (KEY_S - 60) * 1000 });
+  return key.value;
 }
 
 async function answer(said: Said[], settings: ChatSettings, signal: AbortSignal, show: (reply: string, timing: Timing) => void): Promise<void> {

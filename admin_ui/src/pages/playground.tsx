@@ -3,7 +3,8 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Send, Square } from "lucide-react";
 import type { FormEvent, KeyboardEvent } from "react";
 import { useEffect, useRef, useState } from "react";
-import { useServedNames } from "@/api/names";
+import { useProjects, useServedNames } from "@/api/names";
+import { may } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { count, ms } from "@/lib/format";
 import { Button } from "@/ui/button";
@@ -17,29 +18,46 @@ import { useChat } from "./playground-chat";
 export function Playground() {
   const search = useSearch({ from: "/playground" });
   const navigate = useNavigate({ from: "/playground" });
-  const models = useServedNames();
+  const models = useServedNames(search["tenant"]);
+  const projects = useProjects().filter((one) => one.status === "active");
   const model = search["model"] ?? models[0] ?? "";
   const [key, setKey] = useState("");
   const [system, setSystem] = useState("");
   const [temperature, setTemperature] = useState("1");
   const [most, setMost] = useState("256");
   const chat = useChat();
-  const settings = { key, model, system, temperature: Number(temperature), max_tokens: Number(most) };
+  const payer = search["tenant"] ?? "";
+  const ready = payer !== "" || key !== "";
+  const settings = { key, payer, model, system, temperature: Number(temperature), max_tokens: Number(most) };
   return (
     <Page wide title="Playground" lead="Requests from here are a tenant’s like any other: limited, charged and listed.">
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_300px]">
         <Panel className="order-2 flex h-[calc(100dvh-190px)] min-h-[380px] flex-col p-0 lg:order-1">
           <Transcript said={chat.said} busy={chat.busy} />
           {chat.error && <Failure error={chat.error} className="mx-4 mb-3" />}
-          <Composer disabled={key === "" || model === ""} busy={chat.busy} onStop={chat.stop} onSend={(text) => void chat.send(text, settings)} />
+          <Composer disabled={!ready || model === ""} busy={chat.busy} onStop={chat.stop} onSend={(text) => void chat.send(text, settings)} />
         </Panel>
         <div className="order-1 space-y-4 lg:order-2">
           <Panel className="space-y-4">
-            <Field label="Tenant’s key" hint="Kept in this page’s memory only.">
-              <Input type="password" value={key} onChange={(event) => setKey(event.target.value.trim())} autoComplete="off" placeholder="tw-…" />
-            </Field>
+            {may("POST /v1/organization/projects/{project_id}/api_keys") && (
+              <Field label="As" hint={payer === "" ? undefined : "With a key of its own that ends in 15 minutes."}>
+                <Select value={payer} onChange={(event) => void navigate({ search: (known) => ({ ...known, tenant: event.target.value || undefined }), replace: true })}>
+                  <option value="">Whose key I paste</option>
+                  {projects.map((one) => (
+                    <option key={one.id} value={one.id}>
+                      {one.name}
+                    </option>
+                  ))}
+                </Select>
+              </Field>
+            )}
+            {payer === "" && (
+              <Field label="Tenant’s key" hint="Kept in this page’s memory only.">
+                <Input type="password" value={key} onChange={(event) => setKey(event.target.value.trim())} autoComplete="off" placeholder="tw-…" />
+              </Field>
+            )}
             <Field label="Model">
-              <Select value={model} onChange={(event) => void navigate({ search: { model: event.target.value }, replace: true })}>
+              <Select value={model} onChange={(event) => void navigate({ search: (known) => ({ ...known, model: event.target.value }), replace: true })}>
                 {(models.includes(model) || model === "" ? models : [model, ...models]).map((name) => (
                   <option key={name}>{name}</option>
                 ))}
@@ -74,7 +92,7 @@ function Transcript({ said, busy }: { said: Said[]; busy: boolean }) {
   }, [said]);
   return (
     <div aria-live="polite" aria-busy={busy} className="min-h-0 flex-1 space-y-4 overflow-y-auto p-4">
-      {said.length === 0 && <p className="grid h-full place-items-center text-center text-ink-3">Give a tenant’s key, choose a model, and say something.</p>}
+      {said.length === 0 && <p className="grid h-full place-items-center text-center text-ink-3">Choose who pays and a model, and say something.</p>}
       {said.map((one, index) => (
         <div key={index} className={cn("max-w-[80ch]", one.role === "user" && "ml-auto w-fit rounded-lg bg-accent-soft px-3 py-2")}>
           <p className="sr-only">{one.role === "user" ? "You" : "The model"}</p>

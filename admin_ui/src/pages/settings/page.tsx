@@ -5,16 +5,18 @@ import { may } from "@/api/session";
 import { Page } from "@/ui/page";
 import { Tabs } from "@/ui/tabs";
 import { AdminKeys } from "./admin-keys";
+import { SingleSignOn } from "./sso";
 import { Users } from "./users";
 import { You } from "./you";
 
 const TABS = [
   ["users", "Users", "GET /v1/organization/users"],
   ["keys", "Admin keys", "GET /v1/organization/admin_api_keys"],
+  ["sso", "Single sign-on", "GET /v1/organization/identity_provider"],
   ["you", "Your account", "GET /v1/organization/me"],
 ] as const;
 
-const VIEWS: Record<string, ComponentType> = { users: Users, keys: AdminKeys, you: You };
+const VIEWS: Record<string, ComponentType> = { users: Users, keys: AdminKeys, sso: SingleSignOn, you: You };
 
 export function Settings() {
   const search = useSearch({ from: "/settings" });

@@ -1,1 +1,0 @@
-import{t as e}from"./audit-table-BfK6C4W3.js";import{et as t}from"./index-Ptg7M6Ti.js";var n=t();function r({tenant:t}){return(0,n.jsx)(e,{query:{project_ids:[t.id]},hideTenant:!0})}export{r as TenantActivity};

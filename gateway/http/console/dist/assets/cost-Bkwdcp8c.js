@@ -1,1 +1,0 @@
-import{Q as e,et as t}from"./index-Ptg7M6Ti.js";import{t as n}from"./explorer-DSWz9syA.js";var r=t();function i({tenant:t}){let i=e({strict:!1});return(0,r.jsx)(n,{search:i,fixed:t.id})}export{i as TenantCost};

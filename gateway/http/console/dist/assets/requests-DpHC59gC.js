@@ -1,0 +1,1 @@
+export{n as TenantRequests}from"./one-CxoUch63.js";
