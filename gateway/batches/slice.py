@@ -267,6 +267,9 @@ class _Answer:
     async def stream(self, headers: Mapping[str, str], data: bytes, *, last: bool) -> None:
         assert not data, "lines of batches are not streamed"
 
+    def write(self, data: bytes) -> bool:
+        raise AssertionError("lines of batches are not streamed")
+
 
 async def lines_from(parts: Parts, lease: Lease, place: Place) -> AsyncGenerator[RawLine, None]:
     """The lines of the input file from a place on; none behind the last one."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from gateway.clock import Clock
 from gateway.errors import EngineFailed, GatewayError, NoReplicaReady, ReaderTooSlow, UpstreamTimeout
 from gateway.exchange.identity import Pseudonyms
+from gateway.exchange.relay import Relay
 from gateway.exchange.sink import ClientGone, Sink
 from gateway.exchange.state import Attempt, Exchange
 from gateway.obs.failpoints import failpoint
@@ -135,20 +136,17 @@ class UpstreamCalls:
     ) -> None:
         reply, scanner = attempt.reply, attempt.scanner
         assert reply is not None
-        read, feed, send, progress = reply.read_some, scanner.feed, sink.stream, deadlines.progress
-        is_waiting = True
-        while data := await read():
-            progress()
-            passed = feed(data)
-            if is_waiting and scanner.events:
-                is_waiting = False
+        relay = Relay(scanner, sink, deadlines)
+        while await reply.pass_on(relay.take):
+            if scanner.events and not relay.has_begun:
+                relay.has_begun = True
                 await self._begin_data(exchange, attempt)
             if scanner.done:
                 self._complete(attempt)
-            if passed:
+            if relay.unsent:
                 # From here on silence is the reader's, until the next bytes are asked for.
                 deadlines.writing = True
-                await send(headers, passed, last=scanner.done)
+                await sink.stream(headers, relay.unsent, last=scanner.done)
                 deadlines.writing = False
                 failpoint("stream.sent")
             if scanner.done:

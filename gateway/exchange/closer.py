@@ -57,8 +57,8 @@ class Closer:
     def finish(self, attempt: Attempt) -> None:
         """A complete answer: read the end of its body, so that the connection can be used again."""
         self.let_go(attempt)
-        if attempt.reply is not None and not attempt.reply.is_at_end:
-            self._spawn(attempt.reply.drain())
+        if attempt.reply is not None:
+            attempt.reply.run_out()
 
     def let_go(self, attempt: Attempt) -> None:
         """The engine no longer works on it. Counts once."""

@@ -26,6 +26,10 @@ class ResponseSink:
         if written or last:
             await self._sink.stream(headers, written, last=last)
 
+    def write(self, data: bytes) -> bool:
+        """Events are told apart and written anew."""
+        return False
+
     def error_event(self, error: GatewayError) -> bytes:
         """The last event of a stream that has begun and broke."""
         return self._events.fail(error)

@@ -20,3 +20,8 @@ class Sink(Protocol):
     async def stream(self, headers: Mapping[str, str], data: bytes, *, last: bool) -> None:
         """The next bytes of an event stream; the headers count with the first."""
         ...
+
+    def write(self, data: bytes) -> bool:
+        """More of a stream that has begun, without waiting. False, and nothing is sent, if that cannot be: then it is
+        `stream`'s."""
+        ...

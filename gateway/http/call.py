@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest
 from gateway.http.errors import error_event
+from gateway.http.line import LINE, Line
 
 __all__ = ["Call", "Disconnect", "Message", "Receive", "Scope", "Send"]
 
@@ -40,6 +41,7 @@ class Call:
         "error_event",
         "first_data_at",
         "is_stream",
+        "line",
         "model",
         "request_id",
         "scope",
@@ -63,6 +65,7 @@ class Call:
         self.first_data_at: float | None = None
         self.error_event: Callable[[GatewayError], bytes] = error_event
         """What ends a stream that broke."""
+        self.line: Line | None = scope.get("extensions", {}).get(LINE)
         self._clock = clock
         self._receive = receive
         self._send = send
@@ -161,6 +164,9 @@ class Call:
             self.first_data_at = self._clock()
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
+    def write(self, data: bytes) -> bool:
+        return self.line is not None and self.first_data_at is not None and self.line.write(data)
+
     # A mounted application.
 
     async def receive(self) -> Message:
@@ -192,26 +198,33 @@ class Call:
 class Disconnect:
     """`async with Disconnect(call):` cancels the block when the client goes; the cancellation ends there.
 
-    Costs one small task. `happened` tells afterwards.
+    Costs one small task where the server has no `Line`. `happened` tells afterwards.
     """
 
     __slots__ = ("_call", "_task", "_watcher", "happened")
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self._watcher: asyncio.Task[None] | None = None
         self.happened = False
 
     async def __aenter__(self) -> Disconnect:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._watcher = asyncio.create_task(self._watch())
+        if self._call.line is not None:
+            self._call.line.watch(self._gone)
+        else:
+            self._watcher = asyncio.create_task(self._watch())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._watcher.cancel()
+        if self._call.line is not None:
+            self._call.line.unwatch()
+        elif self._watcher is not None:
+            self._watcher.cancel()
         if not self.happened:
             return False
         self._task.uncancel()
@@ -220,6 +233,9 @@ class Disconnect:
     async def _watch(self) -> None:
         while (await self._call.receive())["type"] != "http.disconnect":
             pass
+        self._gone()
+
+    def _gone(self) -> None:
         self.happened = True
         self._task.cancel()
 

@@ -26,6 +26,9 @@ class KeepingSink:
     async def stream(self, headers: Mapping[str, str], data: bytes, *, last: bool) -> None:
         await self._sink.stream(headers, data, last=last)
 
+    def write(self, data: bytes) -> bool:
+        return self._sink.write(data)
+
 
 def replay_headers(stored: StoredAnswer) -> dict[str, str]:
     """The request that the answer was made, and charged, for is named."""

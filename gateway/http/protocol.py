@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import ClientError
 from gateway.http.errors import render_error
+from gateway.http.line import LINE, Line
 
 __all__ = ["HEAD_BYTES_MAX", "HEAD_TIMEOUT_S", "BoundedProtocol"]
 
@@ -37,6 +38,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._is_trailer = False
         self._head_deadline: asyncio.TimerHandle | None = None
+        self._line: Line | None = None
+        """Of the request that came last."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -45,6 +48,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+        if self._line is not None and self.cycle.disconnected:
+            self._line.gone()
 
     def data_received(self, data: bytes) -> None:
         self._unread += len(data)
@@ -71,6 +76,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_trailer = True
         self._stop_waiting()
         super().on_headers_complete()
+        self._line = Line(self.cycle)
+        self.scope["extensions"] = {LINE: self._line}  # type: ignore[dict-item]  # theirs are JSON
 
     def on_body(self, body: bytes) -> None:
         self._unread = 0

@@ -1,23 +1,31 @@
-"""The HTTP client of the data path: aiohttp with one keep-alive pool per replica.
+"""The HTTP client of the data path: keep-alive connections per engine, and a request over one of them.
 
 Gives raw status, headers and body bytes. A kept connection that proves dead before anything was received is
 told from other failures, so that the caller can ask once more on a fresh one. It knows no timeouts but the
-connect timeout: deadlines of a stream are upstream/deadlines.py's.
+connect timeout: deadlines of a stream are upstream/deadlines.py's. Redirects are answers like others: an engine must
+not send a prompt, or the gateway, elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
+import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import SimpleNamespace
-
-import aiohttp
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from gateway.settings import UpstreamSettings
 from gateway.upstream.addresses import CheckedResolver, Lookup
+from gateway.upstream.connection import (
+    Connection,
+    ConnectionLost,
+    StaleConnection,
+    UpstreamError,
+    UpstreamReply,
+)
 
 __all__ = [
     "ConnectFailed",
@@ -30,82 +38,30 @@ __all__ = [
 
 # Shorter than the idle timeout of the servers behind (uvicorn closes after 5 s), so that reuse rarely races.
 IDLE_CONNECTION_S = 4.0
-READ_BUFFER_BYTES = 64 * 1024
-WHOLE_BODY_BYTES_MAX = 64 * 1024 * 1024
-DRAIN_S = 1.0
-
-
-class UpstreamError(Exception):
-    """The engine could not be reached, or the connection to it failed."""
+PLACES_REMEMBERED = 1024
+PORTS = {"http": 80, "https": 443}
 
 
 class ConnectFailed(UpstreamError):
     """No connection: the engine has seen nothing of the request."""
 
 
-class ConnectionLost(UpstreamError):
-    """The connection ended where it should not have; the engine may have worked on the request."""
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    host: str
+    port: int
+    is_secure: bool
+    tls: ssl.SSLContext | None = None
+    """Whom to trust, in place of the system's authorities."""
 
 
-@dataclass(slots=True)
-class _Trace:
-    """What aiohttp reports about the connection of one request."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A URL, read. `target` and `host` as they stand in a request."""
 
-    reused: bool = False
-
-
-class StaleConnection(ConnectionLost):
-    """A kept connection ended before one byte was received: most likely the server had closed it for idleness."""
-
-
-class UpstreamReply:
-    """An answer whose body is still to be read. Exactly one of `drain()` and `close()` ends it."""
-
-    __slots__ = ("_response", "headers", "status")
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
-
-    @property
-    def is_stream(self) -> bool:
-        return self.headers.get("content-type", "").startswith("text/event-stream")
-
-    @property
-    def is_at_end(self) -> bool:
-        return self._response.content.at_eof()
-
-    async def read_some(self) -> bytes:
-        """The next bytes as the network gave them; empty at the end."""
-        try:
-            return await self._response.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
-            self.close()
-            raise ConnectionLost(str(error)) from error
-
-    async def read_whole(self) -> bytes:
-        parts, size = [], 0
-        while part := await self.read_some():
-            size += len(part)
-            if size > WHOLE_BODY_BYTES_MAX:
-                self.close()
-                raise ConnectionLost(f"more than {WHOLE_BODY_BYTES_MAX} bytes in one answer")
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    async def drain(self) -> None:
-        """Reads to the end of a stream that has said `[DONE]`, so that the connection can be used again."""
-        try:
-            async with asyncio.timeout(DRAIN_S):
-                while await self._response.content.readany():
-                    pass
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            self.close()
-
-    def close(self) -> None:
-        """Drops the connection; to an engine that is the sign that nobody listens any more."""
-        self._response.close()
+    origin: _Origin
+    target: str
+    host: str
 
 
 class UpstreamClient:
@@ -113,31 +69,36 @@ class UpstreamClient:
 
     def __init__(self, settings: UpstreamSettings, lookup: Lookup | None = None) -> None:
         """`lookup` of names in place of the system's."""
-        self._settings = settings
         self._lookup = lookup
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s)
-        self._pooled: aiohttp.ClientSession | None = None
-        self._fresh: aiohttp.ClientSession | None = None
+        self._resolver: CheckedResolver | None = None
+        self._connect_s = settings.connect_timeout_s
+        self._turns = asyncio.Semaphore(settings.max_connections)
+        """For connections that carry a request."""
+        self._kept: dict[_Origin, list[Connection]] = {}
+        """Free, the one used last at the end."""
+        self._open: dict[Connection, _Origin] = {}
+        self._busy: set[Connection] = set()
+        self._place = lru_cache(PLACES_REMEMBERED)(_place_of)
+        self._tls: ssl.SSLContext | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def num_open(self) -> int:
+        """Connections, free ones too."""
+        return len(self._open)
 
     async def start(self) -> None:
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_reuse)
-        limit = self._settings.max_connections
-        pool = aiohttp.TCPConnector(
-            limit=limit,
-            keepalive_timeout=IDLE_CONNECTION_S,
-            enable_cleanup_closed=False,
-            resolver=CheckedResolver(self._lookup),
-        )
-        self._pooled = self._session(pool, [trace])
-        fresh = aiohttp.TCPConnector(limit=limit, force_close=True, resolver=CheckedResolver(self._lookup))
-        self._fresh = self._session(fresh, [])
+        self._resolver = CheckedResolver(self._lookup)
+        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="upstream-sweep")
 
     async def close(self) -> None:
-        for session in (self._pooled, self._fresh):
-            if session is not None:
-                await session.close()
-        self._pooled = self._fresh = None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for connection in list(self._open):
+            connection.drop()
+        if self._resolver is not None:
+            await self._resolver.close()
 
     async def post(
         self,
@@ -151,28 +112,7 @@ class UpstreamClient:
     ) -> UpstreamReply:
         """Returns when the answer's headers are there. `fresh`: not on a kept connection. `connect_s`: other than the
         setting's time to connect. `tls`: whom to trust, in place of the system's authorities."""
-        session = self._fresh if fresh else self._pooled
-        assert session is not None, "the client is not started"
-        trace, timeout = _Trace(), self._timeout
-        if connect_s is not None and connect_s != timeout.sock_connect:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
-        try:
-            return UpstreamReply(
-                await session.post(
-                    url,
-                    headers=headers,
-                    data=body,
-                    timeout=timeout,
-                    allow_redirects=False,  # an engine must not send a prompt, or the gateway, elsewhere
-                    trace_request_ctx=trace,
-                    ssl=tls or True,
-                )
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectFailed(str(error)) from error
-        except (aiohttp.ClientError, OSError) as error:
-            kind = StaleConnection if trace.reused and _is_disconnect(error) else ConnectionLost
-            raise kind(str(error)) from error
+        return await self._ask("POST", url, headers, body, tls, connect_s or self._connect_s, fresh=fresh)
 
     async def fetch(
         self,
@@ -183,41 +123,147 @@ class UpstreamClient:
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
     ) -> tuple[int, bytes]:
-        """A small side call (status, abort, journal): status and whole body within `timeout_s`."""
-        assert self._pooled is not None, "the client is not started"
+        """A small side call (status, abort, journal): status and whole body within `timeout_s`. It may be made twice."""
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._pooled.request(
-                    method, url, headers=headers, data=body, allow_redirects=False, ssl=tls or True
-                ) as response,
-            ):
-                return response.status, await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            async with asyncio.timeout(timeout_s):
+                try:
+                    reply = await self._ask(method, url, headers, body, tls, timeout_s)
+                except StaleConnection:
+                    reply = await self._ask(method, url, headers, body, tls, timeout_s, fresh=True)
+                try:
+                    return reply.status, await reply.read_whole()
+                finally:
+                    reply.close()
+        except (ConnectFailed, TimeoutError) as error:
             raise ConnectionLost(str(error)) from error
 
-    def _session(
-        self, connector: aiohttp.TCPConnector, traces: list[aiohttp.TraceConfig]
-    ) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=connector,
-            timeout=self._timeout,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            read_bufsize=READ_BUFFER_BYTES,
-            skip_auto_headers=("user-agent", "accept", "accept-encoding"),
-            trace_configs=traces,
-        )
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        tls: ssl.SSLContext | None,
+        connect_s: float,
+        *,
+        fresh: bool = False,
+    ) -> UpstreamReply:
+        place = self._place(url)
+        origin = place.origin if tls is None else replace(place.origin, tls=tls)
+        head = _head(method, place, headers, body)
+        await self._turns.acquire()
+        try:
+            kept = None if fresh else self._take_kept(origin)
+            connection = kept or await self._connect(origin, connect_s)
+        except BaseException:
+            self._turns.release()
+            raise
+        self._busy.add(connection)
+        return await connection.ask(head, body or b"")
+
+    def _take_kept(self, origin: _Origin) -> Connection | None:
+        """The one used last: the others may become old and go."""
+        kept, oldest = self._kept.get(origin), _now() - IDLE_CONNECTION_S
+        while kept:
+            connection = kept.pop()
+            if connection.is_open and connection.free_since > oldest:
+                return connection
+            connection.drop()
+        return None
+
+    async def _connect(self, origin: _Origin, connect_s: float) -> Connection:
+        try:
+            async with asyncio.timeout(connect_s):
+                connection = await self._reach(origin)
+        except (OSError, TimeoutError) as error:
+            raise ConnectFailed(f"{origin.host}:{origin.port}: {error or 'timeout'}") from error
+        self._open[connection] = origin
+        return connection
+
+    async def _reach(self, origin: _Origin) -> Connection:
+        """At the first of its addresses where somebody listens. A certificate is verified for the name."""
+        loop, tls, failure = asyncio.get_running_loop(), None, OSError("no address")
+        if origin.is_secure:
+            tls = origin.tls or self._tls_context()
+        for address in await self._addresses(origin):
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._freed, self._lost),
+                    address,
+                    origin.port,
+                    ssl=tls,
+                    server_hostname=origin.host if tls is not None else None,
+                )
+                return connection
+            except OSError as error:
+                failure = error
+        raise failure
+
+    async def _addresses(self, origin: _Origin) -> list[str]:
+        assert self._resolver is not None, "the client is not started"
+        try:
+            return [str(ip_address(origin.host))]
+        except ValueError:
+            found = await self._resolver.resolve(origin.host, origin.port, socket.AF_UNSPEC)
+            return [one["host"] for one in found]
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _freed(self, connection: Connection) -> None:
+        self._ends_turn(connection)
+        connection.free_since = _now()
+        self._kept.setdefault(self._open[connection], []).append(connection)
+
+    def _lost(self, connection: Connection) -> None:
+        self._ends_turn(connection)
+        origin = self._open.pop(connection, None)
+        kept = self._kept.get(origin) if origin is not None else None
+        if kept and connection in kept:
+            kept.remove(connection)
+
+    def _ends_turn(self, connection: Connection) -> None:
+        if connection in self._busy:
+            self._busy.remove(connection)
+            self._turns.release()
+
+    async def _sweep_for_ever(self) -> None:
+        """Servers that close no idle connection would leave them here as long as others are used."""
+        while True:
+            await asyncio.sleep(IDLE_CONNECTION_S)
+            oldest = _now() - IDLE_CONNECTION_S
+            for origin, kept in list(self._kept.items()):
+                for connection in kept:
+                    if connection.free_since <= oldest:
+                        connection.drop()
+                self._kept[origin] = [one for one in kept if one.free_since > oldest]
+                if not self._kept[origin]:
+                    del self._kept[origin]
 
 
-async def _note_reuse(
-    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
-) -> None:
-    if isinstance(context.trace_request_ctx, _Trace):
-        context.trace_request_ctx.reused = True
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
-def _is_disconnect(error: Exception) -> bool:
-    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
-        return True
-    return isinstance(error, OSError) and error.errno in (errno.ECONNRESET, errno.EPIPE)
+def _place_of(url: str) -> _Place:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        raise ConnectFailed(f"{url!r} is no address of an engine") from None
+    if not parts.hostname or not url.isascii() or " " in url:
+        raise ConnectFailed(f"{url!r} is no address of an engine")
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    origin = _Origin(parts.hostname, port, parts.scheme == "https")
+    return _Place(origin, target, parts.netloc.rpartition("@")[2])
+
+
+def _head(method: str, place: _Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    length = f"content-length: {len(body)}\r\n" if body is not None else ""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    head = f"{method} {place.target} HTTP/1.1\r\nhost: {place.host}\r\n{length}{lines}\r\n"
+    if head.count("\n") != len(headers) + (3 if body is None else 4):
+        raise ValueError("a line break in a header")
+    return head.encode()
