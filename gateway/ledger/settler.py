@@ -26,9 +26,9 @@ __all__ = ["Settler"]
 BATCH_MAX = 256
 QUEUE_MAX = 16_384
 SPOOL_RETRY_S = 0.5
-LINGER_S = 0.005
+LINGER_S = 0.02
 """Nobody waits for a settlement, but everybody for the budget rows that it locks: fewer, larger batches leave them to
-the reservations."""
+the reservations. A caller's next request comes within this time and would wait for the commit of its last one."""
 
 
 class Settler:
