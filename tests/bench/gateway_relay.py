@@ -143,8 +143,8 @@ async def measure(options: argparse.Namespace, directory: Path, stack: ExitStack
     environment = {
         "DATABASE_URL": database_url,
         "REDIS_URL": valkey.url(),
-        "TOLLWAYSERVER__PORT": str(ports[2]),
-        "TOLLWAYSERVER__LOG_LEVEL": options.log_level,
+        "TOLLWAY_SERVER__PORT": str(ports[2]),
+        "TOLLWAY_SERVER__LOG_LEVEL": options.log_level,
         "TOLLWAY_SECURITY__KEY_PEPPER": PEPPER,
         "TOLLWAY_UPSTREAM__INTERNAL_KEY": "internal",
         "TOLLWAY_LEDGER__SPOOL_DIR": str(directory / "spool"),
