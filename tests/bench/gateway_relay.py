@@ -49,8 +49,8 @@ def process(
         child.wait(20)
 
 
-async def wait_for(url: str) -> None:
-    async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+async def wait_for(url: str, within_s: float = 60.0) -> None:
+    async with aiohttp.ClientSession() as session, asyncio.timeout(within_s):
         while True:
             try:
                 async with session.get(url) as answer:
@@ -115,6 +115,17 @@ async def configure(url: str, admin_key: str, database_url: str, upstream_url: s
     await connection.close()
     await asyncio.sleep(2.5)  # the revision feed
     return str(key["value"])
+
+
+async def another_tenant(url: str, admin_key: str) -> str:
+    """The key of a project that may use the same route."""
+    headers = {"authorization": f"Bearer {admin_key}"}
+    async with aiohttp.ClientSession(f"{url}/v1/organization/", headers=headers) as admin:
+        async with admin.post("projects", json={"name": "another"}) as answer:
+            project = await answer.json()
+        path = f"projects/{project['id']}/api_keys"
+        async with admin.post(path, json={"name": "another"}) as answer:
+            return str((await answer.json())["value"])
 
 
 def bootstrap(environment: dict[str, str]) -> str:

@@ -114,6 +114,15 @@ async def _tollway(
     upstream_url: str,
     helpers: Sequence[psutil.Process],
 ) -> Candidate:
+    url, admin_key, gateway = await gateway_process(directory, stack, postgres, valkey)
+    key = await standing.configure(url, admin_key, postgres.url("postgres"), upstream_url)
+    return Candidate(TOLLWAY, url, key, (gateway,), helpers)
+
+
+async def gateway_process(
+    directory: Path, stack: ExitStack, postgres: EmbeddedPostgres, valkey: EmbeddedValkey
+) -> tuple[str, str, psutil.Process]:
+    """Its URL, the first admin key and the process, ready."""
     database_url = postgres.url("postgres")
     await migrate(database_url)
     port = free_port()
@@ -130,8 +139,7 @@ async def _tollway(
     gateway = stack.enter_context(standing.process("-c", standing.SERVE, environment=environment, output=log))
     url = f"http://127.0.0.1:{port}"
     await standing.wait_for(f"{url}/readyz")
-    key = await standing.configure(url, admin_key, database_url, upstream_url)
-    return Candidate(TOLLWAY, url, key, (gateway,), helpers)
+    return url, admin_key, gateway
 
 
 def _roots_in(directory: Path) -> list[psutil.Process]:
