@@ -38,7 +38,7 @@ WINDOWS_S: Final[Mapping[str, int]] = {
     "3d": 3 * DAY_S,
     BUDGET_WINDOW: WINDOW_DAYS * DAY_S,
 }
-"""Those of a day and longer begin with a whole hour, up to an hour earlier."""
+"""Shortest first. Those of a day and longer begin with a whole hour, up to an hour earlier."""
 
 REQUESTS_MIN: Final = 30
 """In the longer window: fewer say nothing about a rate."""
@@ -89,10 +89,14 @@ def window_start(end: int, name: str) -> int:
 def windows(now: int, by_slice: Mapping[int, Sums]) -> dict[str, Sums]:
     """`by_slice`: sums by a slice's start; where nothing happened there is none."""
     end = now // MINUTE_S * MINUTE_S + MINUTE_S
-    found = {}
+    found, good, total = {}, 0, 0
+    rest = sorted(by_slice)  # from the end: each window holds the shorter ones
     for name in WINDOWS_S:
         begin = window_start(end, name)
-        found[name] = sum((sums for start, sums in by_slice.items() if start >= begin), Sums())
+        while rest and rest[-1] >= begin:
+            sums = by_slice[rest.pop()]
+            good, total = good + sums.good, total + sums.total
+        found[name] = Sums(good, total)
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 from tests.gateway.asking import BODY, STREAM, ask
-from tests.harness import Gateway
+from tests.harness import SERVED, Gateway
 
 
 async def test_no_replica_at_all(gateway: Gateway, engine: FakeEngine) -> None:
@@ -24,6 +24,12 @@ async def test_no_replica_at_all(gateway: Gateway, engine: FakeEngine) -> None:
     assert (status, error["code"]) == (503, "server_is_overloaded")
     assert error["message"].startswith("No replica of this model is ready.")
     assert engine.requests == []
+    await gateway.app.notebook.flush()
+    rows = await gateway.sql("SELECT tenant_id, served_model, reason, requests FROM refusal_minute")
+    refused = (tenant.id, SERVED, "server_is_overloaded", 1)
+    assert [tuple(row.values()) for row in rows] == [refused], (
+        "it was admitted, but it has no event to count by"
+    )
 
 
 @pytest.mark.parametrize("body", [BODY, STREAM], ids=["whole", "stream"])

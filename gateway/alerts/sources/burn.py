@@ -19,10 +19,12 @@ EASE: Final = 0.8
 
 
 def burn_signals(states: Iterable[State]) -> list[Signal]:
+    """Of those that are not quiet: there are thousands of series, and nothing is wrong with most."""
     return [
-        Signal(_scope(state, severity), severity, _level(state, severity), _values(state), _tenant(state))
+        Signal(_scope(state, severity), severity, level, _values(state), _tenant(state))
         for state in states
         for severity in get_args(Severity)
+        if (level := _level(state, severity)) != "quiet"
     ]
 
 

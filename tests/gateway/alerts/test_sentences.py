@@ -30,7 +30,7 @@ def test_every_source_has_a_sentence_of_the_figures_that_it_gives() -> None:
     some = samples(lambda age: 55, lambda age: 0.97, lambda age: 300 - age)
     key = ExpiringKey("key_a", "proj_a", "ci", NOW.replace(year=2025), NOW.replace(day=22))
     signals = {
-        "slo.burn_rate": burn_signals([state(w1h=(20, 1_000), w30d=(5, 10_000))]),
+        "slo.burn_rate": burn_signals([state(w1h=(20, 1_000), w5m=(20, 1_000), w30d=(5, 10_000))]),
         "pool.queue_high": queue_signals(some, SERVING, NOW),
         "pool.kv_high": kv_signals(some, SERVING, NOW),
         "pool.preemptions_high": preemption_signals(some, SERVING, NOW),

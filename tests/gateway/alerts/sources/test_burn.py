@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 
 from gateway.alerts.kinds import KINDS
 from gateway.alerts.sources.burn import burn_signals
@@ -107,12 +108,12 @@ def test_nothing_wrong_is_nothing_told() -> None:
 
 
 def test_whom_it_concerns() -> None:
-    signals = burn_signals([state()])
+    bad = {"w1h": (500, 1_000), "w5m": (500, 1_000), "w1d": (500, 1_000), "w2h": (500, 1_000)}
+    assert burn_signals([state()]) == [], "nothing is said of what is well"
+    signals = burn_signals([state(**bad)])
     assert {one.tenant_id for one in signals} == {"proj_a"}
     assert {one.severity for one in signals} == {"page", "ticket"}
-    together = Series(ALL_TENANTS, "m", "interactive", "availability")
-    (one,) = {
-        one.tenant_id for one in burn_signals(evaluate([PROMISE], {(together, 0): {0: Sums(1, 1)}}, START))
-    }
-    assert one is None
     assert len({one.scope for one in signals}) == 2
+    together = Series(ALL_TENANTS, "m", "interactive", "availability")
+    found = burn_signals([replace(state(**bad), series=together)])
+    assert {one.tenant_id for one in found} == {None}
