@@ -56,12 +56,14 @@ class Sender:
         clock: Clock,
         *,
         timeout_s: float = TIMEOUT_S,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
         resolver: Callable[[], AbstractResolver] = SystemResolver,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._guard = guard
         self._clock = clock
         self._timeout_s = timeout_s
+        self._answer_timeout_s = answer_timeout_s
         self._make_resolver = resolver
         self._tls = tls
         self._sessions: dict[str, aiohttp.ClientSession] = {}
@@ -97,7 +99,7 @@ class Sender:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise SendFailed(_why(error)) from None
         try:
-            text = await _beginning(response)
+            text = await _beginning(response, self._answer_timeout_s)
         finally:
             response.close()
         return Answer(response.status, self._retry_after_s(response.headers.get("retry-after")), text)
@@ -133,11 +135,11 @@ class Sender:
             return 0.0
 
 
-async def _beginning(response: aiohttp.ClientResponse) -> str:
+async def _beginning(response: aiohttp.ClientResponse, timeout_s: float) -> str:
     """As much of the body as comes soon: it is for people to read, the status has decided already."""
     parts: list[bytes] = []
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             while (missing := ANSWER_BYTES_MAX - sum(map(len, parts))) > 0:
                 part = await response.content.read(missing)
                 if not part:

@@ -19,6 +19,9 @@ from tests.gateway.books import Books, books
 __all__ = ["books"]
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DUE_S = """(SELECT round(extract(epoch FROM d.next_attempt_at - a.started_at) - a.duration_ms / 1000.0)::int
+    FROM delivery_attempt a WHERE a.delivery_id = d.id ORDER BY a.number DESC LIMIT 1)"""
+"""SQL: when a delivery `d` is due, in seconds after its last attempt, by the database's clock alone."""
 
 
 @dataclass

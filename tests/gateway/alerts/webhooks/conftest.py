@@ -24,9 +24,10 @@ from gateway.events import Event, EventType, announce
 from gateway.ids import IdSource, TenantId
 from gateway.keyring import Keyring, Keys
 from gateway.obs.metrics import Metrics
+from tests.gateway.alerts.conftest import DUE_S
 from tests.gateway.books import Books, books
 
-__all__ = ["books"]
+__all__ = ["DUE_S", "books"]
 
 ACTOR = Actor("admin_key", "key_1")
 TENANT = TenantId("proj_a")

@@ -74,7 +74,8 @@ async def serve_receiver(
 
 @asynccontextmanager
 async def sending(guard: Guard, clock: Clock, **options: Any) -> AsyncIterator[Sender]:
-    sender = Sender(guard, clock, **options)
+    """No time limit that the test does not set."""
+    sender = Sender(guard, clock, **{"timeout_s": 60.0, "answer_timeout_s": 60.0, **options})
     await sender.start()
     try:
         yield sender

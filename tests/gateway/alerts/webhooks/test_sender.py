@@ -69,6 +69,26 @@ async def test_how_long_the_receiver_asks_to_wait(value: str, seconds: float) ->
         assert (await sender.post(receiver.url, {}, b"{}")).retry_after_s == seconds
 
 
+class Open(Guard):
+    """Takes every address for a public one that is not listed."""
+
+    def may_reach(self, address: str) -> bool:
+        return True
+
+
+async def test_plain_http_is_for_what_is_listed_alone(tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path)
+    async with (
+        serve_receiver() as plain,
+        serve_receiver(tls=certificate.server) as secure,
+        sending_with(Open(), ManualClock(NOW), tls=certificate.trusting()) as sender,
+    ):
+        assert (await sender.post(secure.url, {}, b"{}")).status == 200
+        with pytest.raises(SendFailed, match="could not be reached"):
+            await sender.post(plain.url, {}, b"{}")
+    assert plain.taken == []
+
+
 async def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve_receiver() as proxy, serve_receiver() as receiver, sending() as sender:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
@@ -99,7 +119,10 @@ async def test_silence_ends_and_a_body_that_never_ends_does_not_matter() -> None
         await reader.read()
         writer.close()
 
-    async with await asyncio.start_server(drip, "127.0.0.1", 0) as server, sending() as sender:
+    async with (
+        await asyncio.start_server(drip, "127.0.0.1", 0) as server,
+        sending(answer_timeout_s=0.5) as sender,
+    ):
         port = server.sockets[0].getsockname()[1]
         answer = await sender.post(f"http://127.0.0.1:{port}/", {}, b"")
     assert (answer.status, answer.text) == (200, "half")
