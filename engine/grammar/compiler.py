@@ -56,13 +56,17 @@ class Outcome:
     """The error lies in the grammar."""
     is_final: bool = True
     """Another try would end the same."""
+    is_overload: bool = False
+    """This machine is too busy, and that is all that is wrong."""
 
 
 class Compiler:
     """`fileno()` becomes readable when there is something to `take`."""
 
-    def __init__(self, setup: Setup, command: Sequence[str] = _COMMAND) -> None:
+    def __init__(self, setup: Setup, command: Sequence[str] = _COMMAND, *, start_s: float = _START_S) -> None:
+        """`start_s`: how long the process may take to be ready."""
         self._setup = setup
+        self._start_s = start_s
         self._command = command
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="grammar", initializer=_step_back)
         self._done: deque[Outcome] = deque()
@@ -99,6 +103,9 @@ class Compiler:
     def _run(self, key: Key) -> None:
         try:
             outcome = self._compile(key)
+        except TimeoutError:
+            _LOG.exception("the grammar process does not start in time")
+            outcome = _overload(key)
         except (OSError, EOFError, ImportError, RuntimeError, ValueError) as error:
             _LOG.exception("a grammar could not be compiled")
             message = f"structured output is not available: {type(error).__name__}"
@@ -107,26 +114,29 @@ class Compiler:
         os.eventfd_write(self._wake, 1)
 
     def _compile(self, key: Key) -> Outcome:
-        began = time.monotonic()
-        answer, is_lost = self._try_out(key)
+        answer, waited_s, is_lost = self._try_out(key)
         if is_lost:
-            answer, _ = self._try_out(key)
+            answer, waited_s, _ = self._try_out(key)
         if answer[:1] == FINE:
             compiled = compile_grammar(*key, self._info, self._setup.threads)
             return Outcome(key, compiled, compiled.memory_size_bytes)
         if answer:
             return Outcome(key, error=answer[1:].decode(errors="replace"))
         # The child is gone without a word. Waiting long says more about this machine than about the grammar.
-        is_final = time.monotonic() - began < self._setup.wall_s
-        return Outcome(key, error=self._too_much(), is_final=is_final)
+        if waited_s >= self._setup.wall_s:
+            return _overload(key)
+        return Outcome(key, error=self._too_much())
 
-    def _try_out(self, key: Key) -> tuple[bytes, bool]:
-        """A child's answer, and whether there is none because the process died before it had a child."""
+    def _try_out(self, key: Key) -> tuple[bytes, float, bool]:
+        """A child's answer, how long it took, and whether there is none because the process died before it had a
+        child."""
         with self._send(key) as job:
+            began = time.monotonic()
             job.settimeout(self._setup.wall_s + _GRACE_S)
             answer = _receive_all(job)
+            waited_s = time.monotonic() - began
         with self._lock:
-            return answer, not answer and self._is_gone()
+            return answer, waited_s, not answer and self._is_gone()
 
     def _is_gone(self) -> bool:
         try:
@@ -165,16 +175,24 @@ class Compiler:
             command = (*self._command, "--control-fd", str(descriptor))
             self._process = subprocess.Popen(command, pass_fds=[descriptor], env={**os.environ, **_QUIET})
         self._control = ours
-        ours.settimeout(_START_S)
-        send_frame(ours, msgspec.msgpack.encode(self._setup))
-        raw = receive_frame(ours)
-        ours.settimeout(None)
+        try:
+            self._greet(ours)
+        except BaseException:
+            self._stop()  # half started it would be taken for ready
+            raise
+        _LOG.info("grammar process %d is ready after %.1f s", self._process.pid, time.monotonic() - began)
+        return ours
+
+    def _greet(self, control: socket.socket) -> None:
+        """Tell the process what it needs, and hear of the vocabulary. Raises TimeoutError, EOFError."""
+        control.settimeout(self._start_s)
+        send_frame(control, msgspec.msgpack.encode(self._setup))
+        raw = receive_frame(control)
+        control.settimeout(None)
         if self._info is None:
             import xgrammar
 
             self._info = xgrammar.TokenizerInfo.deserialize_json(raw.decode())
-        _LOG.info("grammar process %d is ready after %.1f s", self._process.pid, time.monotonic() - began)
-        return ours
 
     def _stop(self) -> None:
         if self._control is not None:
@@ -183,6 +201,11 @@ class Compiler:
             self._process.kill()
             self._process.wait()
         self._control = self._process = None
+
+
+def _overload(key: Key) -> Outcome:
+    message = "this server is too busy to compile the grammar; retry later"
+    return Outcome(key, error=message, is_callers=False, is_final=False, is_overload=True)
 
 
 def _step_back() -> None:

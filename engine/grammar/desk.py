@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from engine.core.admission import OVERLOADED
 from engine.core.ports import Emit, Inbox
 from engine.grammar.bound import BoundGrammar
 from engine.grammar.cache import GrammarCache
@@ -134,7 +135,7 @@ class GrammarDesk:
             TokenOutput(
                 request_id=request.request_id,
                 finish_reason="error",
-                error_code="invalid_grammar" if outcome.is_callers else "engine_error",
+                error_code=_error_code(outcome),
                 error_message=message,
                 error_param=spec.param if outcome.is_callers else None,
             ),
@@ -153,6 +154,12 @@ class GrammarDesk:
 
     def _end(self, request: AddRequest, output: TokenOutput) -> None:
         self._send(request.worker, StepOutputs(outputs=[output], load=self._load))
+
+
+def _error_code(outcome: Outcome) -> str:
+    if outcome.is_overload:
+        return OVERLOADED
+    return "invalid_grammar" if outcome.is_callers else "engine_error"
 
 
 def _key(request: AddRequest) -> Key:

@@ -85,7 +85,7 @@ def _changed(chance: random.Random) -> Request:
 
 
 def _call(chance: random.Random) -> Request:
-    """One that must call, with room to do so."""
+    """One that must call, with room to do so; the template leaves no reasoning to be done, nearly always."""
     named = {"type": "function", "function": {"name": "f"}}
     body = {
         "model": "m",
@@ -95,6 +95,8 @@ def _call(chance: random.Random) -> Request:
         "n": chance.randint(1, 4),
         "max_tokens": 90,
         "temperature": 1.4,
+        "seed": chance.randrange(1000),
+        "chat_template_kwargs": {"closed": chance.random() < 0.9},
         "stream": chance.random() < 0.5,
     }
     return _request(chance, PATHS["chat"], body)

@@ -52,20 +52,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compiler(folder: Path) -> Iterator[Compiler]:
-    made = Compiler(
-        Setup(
-            tokenizer=str(folder),
-            cache_dir=str(folder),
-            vocab_size=VOCAB,
-            eos_token_ids=EOS,
-            cpu_s=1.0,
-            wall_s=60.0,
-            memory_bytes=256 << 20,
-            result_bytes=2 << 20,
-        )
-    )
+    made = Compiler(setup_of(folder))
     yield made
     made.close()
+
+
+def setup_of(folder: Path) -> Setup:
+    return Setup(
+        tokenizer=str(folder),
+        cache_dir=str(folder),
+        vocab_size=VOCAB,
+        eos_token_ids=EOS,
+        cpu_s=1.0,
+        wall_s=60.0,
+        memory_bytes=256 << 20,
+        result_bytes=2 << 20,
+    )
 
 
 def outcomes(compiler: Compiler, *keys: Key) -> dict[Key, Outcome]:
@@ -135,6 +137,34 @@ def test_a_process_that_cannot_start_is_nobody_elses_fault(folder: Path) -> None
     outcome = outcomes(compiler, FINE)[FINE]
     assert (outcome.is_callers, outcome.is_final) == (False, False)
     assert "not available" in (outcome.error or "")
+    compiler.close()
+
+
+def test_a_process_that_starts_too_slowly_is_overload(folder: Path) -> None:
+    """And is ended: half started it would be taken for ready, and no grammar would ever be compiled again."""
+    slow = (sys.executable, "-c", "import time; time.sleep(600)")
+    compiler = Compiler(setup_of(folder), slow, start_s=0.2)
+    for _ in range(2):
+        outcome = outcomes(compiler, FINE)[FINE]
+        assert (outcome.is_overload, outcome.is_callers, outcome.is_final) == (True, False, False)
+        assert compiler.pid is None
+    compiler.close()
+
+
+@pytest.mark.parametrize(("waited_s", "is_overload"), [(60.0, True), (59.0, False)])
+def test_a_machine_that_is_too_busy_is_not_the_grammars_fault(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, waited_s: float, is_overload: bool
+) -> None:
+    """The time on the wall ran out before the time of the processor did."""
+    compiler = Compiler(setup_of(folder))
+    monkeypatch.setattr(compiler, "_try_out", lambda key: (b"", waited_s, False))
+    outcome = outcomes(compiler, FINE)[FINE]
+    assert (outcome.is_overload, outcome.is_callers, outcome.is_final) == (
+        is_overload,
+        not is_overload,
+        not is_overload,
+    )
+    assert ("retry later" if is_overload else "make it simpler") in (outcome.error or "")
     compiler.close()
 
 

@@ -129,6 +129,16 @@ def test_what_is_not_the_callers_fault_is_tried_again() -> None:
     assert names(bench.turn()) == ["b"]
 
 
+def test_a_machine_that_is_too_busy_is_overload() -> None:
+    """Never an error of the server's, nor of the grammar's: the next replica may have time."""
+    bench = Bench()
+    bench.turn(add("a", "x"))
+    busy = Outcome(("ebnf", "x"), error="busy", is_callers=False, is_final=False, is_overload=True)
+    bench.done.append(busy)
+    bench.turn()
+    assert (bench.ends["a"].error_code, bench.ends["a"].error_param) == ("server_is_overloaded", None)
+
+
 def test_an_aborted_request_ends_at_once() -> None:
     bench = Bench()
     bench.turn(add("a", "x"), add("b", "x"))

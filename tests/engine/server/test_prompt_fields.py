@@ -11,7 +11,7 @@ import openai
 import orjson
 import pytest
 
-from engine.server.admission import MAX_PROMPT_LOGPROBS, MAX_PROMPT_TOKENS
+from engine.server.admission import MAX_ALLOWED_IDS, MAX_PROMPT_LOGPROBS, MAX_PROMPT_TOKENS
 from engine.server.control import CoreDown
 from engine.text.chat_template import ChatTemplate
 from tests.engine.server.conftest import API_KEY, INTERNAL_KEY, MODEL, Server
@@ -242,6 +242,17 @@ async def test_reasoning_effort_is_the_templates_business(server: Server) -> Non
     assert await ignored(reasoning_effort="low", chat_template_kwargs={"reasoning_effort": "max"}) == ""
     spelt = [text.tokenizer.encode(word, add_special_tokens=False) for word in ("high", "max")]
     assert [add.prompt_token_ids for add in server.core.seen[1:]] == spelt
+
+
+async def test_allowed_tokens_of_all_answers_are_bounded_together(server: Server) -> None:
+    """The core reads each answer's list between two steps of everybody."""
+    fields: dict[str, Any] = {"model": MODEL, "prompt": ["a", "b"], "n": 128, "max_tokens": 1}
+    each = MAX_ALLOWED_IDS // 256
+    most = await server.client().completions.create(**fields, extra_body={"allowed_token_ids": [5] * each})
+    assert len(most.choices) == 256
+    with pytest.raises(openai.BadRequestError, match="in all answers") as caught:
+        await server.client().completions.create(**fields, extra_body={"allowed_token_ids": [5] * (each + 1)})
+    assert caught.value.param == "allowed_token_ids"
 
 
 async def test_prompts_of_all_answers_are_bounded_together(server: Server) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import openai
 import pytest
+from msgspec.structs import replace
 
 from engine.server import structured
 from engine.server.errors import ApiError
@@ -134,6 +135,11 @@ async def test_conflicts(server: Server) -> None:
     await server.kill_core()
     await server.new_core(ready("epoch-2", has_grammars=False))
     with pytest.raises(openai.BadRequestError, match="not installed") as caught:
+        await client.chat.completions.create(**wanted)
+    assert (caught.value.param, caught.value.code) == ("response_format", "unsupported_parameter")
+    await server.kill_core()
+    await server.new_core(replace(ready("epoch-3"), eos_token_ids=()))
+    with pytest.raises(openai.BadRequestError, match="no end token") as caught:
         await client.chat.completions.create(**wanted)
     assert (caught.value.param, caught.value.code) == ("response_format", "unsupported_parameter")
     assert server.core.seen == []
