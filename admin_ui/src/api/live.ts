@@ -5,7 +5,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { sessionEnded, useSession } from "./session";
 
-const PREFIX = "GET /v1/organization/";
+const PREFIX = /^GET \/v1\/organization\//;
 /** By topic, how the calls begin whose answers it concerns. */
 const CONCERNS: Record<string, string[]> = {
   usage: ["requests", "usage/", "costs", "budgets", "overview"],

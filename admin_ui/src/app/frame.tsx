@@ -175,8 +175,9 @@ function UserMenu() {
   return (
     <DropdownMenu.Root>
       <DropdownMenu.Trigger asChild>
-        <button type="button" aria-label="You and this console" className="grid size-8 shrink-0 place-items-center rounded-full bg-accent-soft text-[12px] font-semibold text-accent-ink uppercase">
+        <button type="button" className="grid size-8 shrink-0 place-items-center rounded-full bg-accent-soft text-[12px] font-semibold text-accent-ink uppercase">
           <span aria-hidden>{name.replace(/^tw-/, "").slice(0, 2)}</span>
+          <span className="sr-only">You and this console</span>
         </button>
       </DropdownMenu.Trigger>
       <DropdownMenu.Portal>

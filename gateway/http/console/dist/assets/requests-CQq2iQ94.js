@@ -1,0 +1,1 @@
+export{n as TenantRequests}from"./one-Dcp5YsD9.js";

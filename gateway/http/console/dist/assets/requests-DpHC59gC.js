@@ -1,1 +1,0 @@
-export{n as TenantRequests}from"./one-CxoUch63.js";
