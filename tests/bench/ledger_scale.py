@@ -2,7 +2,8 @@
 
 Fills a Postgres of its own (`--data` keeps it for the next run, `--url` names another one), starts a gateway on it and asks
 every question of `admin_queries.py` over HTTP, again and again with other tenants, keys, names and times. The bar is a
-p95 below 300 ms for each. Needs 1.4 kB of disk an event.
+p95 below 300 ms for each; at the end stands what each page of the console comes to (`pages.py`). Needs 1.4 kB of disk an
+event.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from tests.bench.admin_queries import QUERIES, Facts
+from tests.bench.pages import pages_table
 from tests.bench.scale_fill import Scale, fill
 from tests.harness import Gateway
 
@@ -148,6 +150,9 @@ def main() -> None:
         postmaster = _postmaster(server) if server is not None else None
         taken = asyncio.run(ask(url, valkey.url(), spool, arguments.rounds, arguments.seed, postmaster))
         print(table(taken))
+        print(
+            pages_table({name: [(one.wall_ms, one.cpu_ms) for one in times] for name, times in taken.items()})
+        )
         print("load average", *(f"{load:.1f}" for load in os.getloadavg()))
     finally:
         valkey.stop()

@@ -20,6 +20,7 @@ from sqlalchemy import event
 
 from gateway.db import Database
 from tests.bench.admin_queries import QUERIES, Facts
+from tests.bench.pages import PAGES, REQUESTS_MAX
 from tests.bench.scale_fill import Scale, fill
 from tests.harness import Gateway
 
@@ -48,6 +49,13 @@ async def test_no_question_reads_a_partition_in_sequence(
             for statement, values in statements:
                 await _check(connection, name, path, statement, values)
     await connection.close()
+
+
+def test_no_page_asks_for_more_than_five_things_or_for_what_is_not_measured() -> None:
+    """Duty I44: pages of the console, as `make pages` measures them."""
+    for page, names in PAGES.items():
+        assert len(names) <= REQUESTS_MAX, page
+        assert set(names) <= QUERIES.keys(), page
 
 
 @contextmanager
