@@ -41,7 +41,7 @@ async def _start(name: str, environ: Mapping[str, str]) -> asyncio.subprocess.Pr
 async def _get(url: str) -> tuple[int, str]:
     """Until somebody answers."""
     async with aiohttp.ClientSession() as client:
-        for _ in range(400):
+        for _ in range(1200):
             try:
                 async with client.get(url) as answer:
                     return answer.status, await answer.text()

@@ -67,7 +67,7 @@ async def test_other_sites_change_nothing(gateway: Gateway) -> None:
     browser, refusal = await invited(gateway), (403, "cross_site_request")
     changes = [("POST", "/projects"), ("DELETE", "/users/none"), ("PATCH", "/pools/none")]
     for headers in FOREIGN:
-        for method, path in changes + [("POST", route.split()[1]) for route in sorted(OPEN)]:
+        for method, path in changes + [("POST", route[5:]) for route in sorted(OPEN) if route[:5] == "POST "]:
             assert await code(browser, method, path, headers) == refusal, (headers, path)
         assert (await browser.send("GET", "/me", headers=headers)).status == 200, "reading changes nothing"
     answer = await gateway.request(

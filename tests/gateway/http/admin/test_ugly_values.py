@@ -59,6 +59,7 @@ GOOD: dict[str, Any] = {
     "spec": {"model": "/x", "served_names": ["n"]},
     "start_time": 0,
     "group_by": "model",
+    "q": "proj",
 }
 
 

@@ -132,7 +132,7 @@ async def the_people(gateway: Gateway) -> None:
     await ann.json("POST", "/invitations/lookup", {"token": link.partition("#")[2]})
     await ann.json("GET", "/me")
     await ann.json("GET", "/overview")
-    await ann.json("GET", "/search?q=proj")
+    await ann.json("GET", "/search?q=tenant")
     await ann.json("GET", "/sessions/methods")
     provider = {"issuer": "https://p.example", "client_id": "c", "origin": "https://c.example"}
     await ann.json("POST", "/identity_provider", provider)
