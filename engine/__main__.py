@@ -13,11 +13,11 @@ import socket
 import sys
 
 from engine.config import ConfigError
-from engine.flags import add_flags, check_files, config_of, dashed, unknown_flag
+from engine.flags import FlagParser, add_flags, check_files, config_of, dashed, unknown_flag
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m engine")
+    parser = FlagParser(prog="python -m engine")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve one model over HTTP", allow_abbrev=False)
     add_flags(serve)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from engine.config import GROUPS, ConfigError, EngineConfig
 from engine.vllm_flags import add_vllm_flags
@@ -111,8 +111,15 @@ def dashed(arguments: Sequence[str]) -> list[str]:
     return found
 
 
+class FlagParser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, not behind forty lines of all the flags there are."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{self.prog} --help lists the flags.\n")
+
+
 def parse(arguments: Sequence[str]) -> EngineConfig:
-    parser = argparse.ArgumentParser(prog="python -m engine serve", allow_abbrev=False)
+    parser = FlagParser(prog="python -m engine serve", allow_abbrev=False)
     add_flags(parser)
     return config_of(parser.parse_args(dashed(arguments)))
 

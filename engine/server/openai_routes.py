@@ -16,7 +16,7 @@ from engine.server.app import Route
 from engine.server.caller import Caller
 from engine.server.completion_shape import CompletionShape, Prompt
 from engine.server.continuation import Resumed, continued
-from engine.server.errors import invalid, model_not_found
+from engine.server.errors import engine_unavailable, invalid, model_not_found
 from engine.server.exchange import Exchange
 from engine.server.protocol import (
     ChatRequest,
@@ -94,15 +94,23 @@ async def answer_completion(
 
 
 async def list_models(services: Services, exchange: Exchange, caller: Caller) -> None:
+    """Whoever asks whether a server is ready asks this: before the model is loaded there is none."""
+    _require_ready(services)
     data = [_model(services, name) for name in services.served_model_names]
     await exchange.reply(200, orjson.dumps({"object": "list", "data": data}))
 
 
 async def retrieve_model(services: Services, exchange: Exchange, caller: Caller) -> None:
+    _require_ready(services)
     name = exchange.path.removeprefix("/v1/models/")
     if name not in services.served_model_names:
         raise model_not_found(name)
     await exchange.reply(200, orjson.dumps(_model(services, name)))
+
+
+def _require_ready(services: Services) -> None:
+    if services.bridge.ready is None:
+        raise engine_unavailable()
 
 
 ROUTES = (

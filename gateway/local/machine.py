@@ -5,7 +5,7 @@ Place: under `up`. Owns the servers and the parts; knows the order of stopping, 
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,14 +76,15 @@ class Machine:
         self.parts[name] = part
         await part.start()
 
-    async def watch(self, stopping: asyncio.Event) -> None:
-        """Until told to stop, or something cannot be kept running."""
+    async def watch(self, stopping: asyncio.Event, note: Callable[[], Awaitable[None]]) -> None:
+        """Until told to stop, or something cannot be kept running. `note` is called each time all is well."""
         while not stopping.is_set():
             for part in self.parts.values():
                 part.check()
             for server in (self.postgres, self.valkey):
                 if server is not None and port_is_free(server.port):
                     await in_thread(server.start)  # it has died: the parts wait for it at its address
+            await note()
             try:
                 await asyncio.wait_for(stopping.wait(), _CHECK_S)
             except TimeoutError:

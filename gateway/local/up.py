@@ -56,6 +56,16 @@ _CRASHES_MAX = 3
 _POLL_S = 0.1
 
 
+ENGINE_URL = "TOLLWAY_ENGINE_URL"
+LOOK_S = 5.0
+_OF_THE_POOL = (
+    select(Replica)
+    .join(Pool, Pool.id == Replica.pool_id)
+    .where(Pool.name == OFFER.pool_name)
+    .order_by(Replica.created_at)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     home: Path
@@ -73,14 +83,15 @@ async def up(options: Options, screen: Screen, environ: Mapping[str, str] = os.e
     with _only_one(home):
         machine = Machine(home, environ)
         stopping = _stop_signal(machine)
-        start = asyncio.create_task(_Start(machine, options, screen, SystemClock()).run())
+        steps = _Start(machine, options, screen, SystemClock())
+        start = asyncio.create_task(steps.run())
         told = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait([start, told], return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 await start
                 if not options.exit_after_demo:
-                    await machine.watch(stopping)
+                    await machine.watch(stopping, steps.note_engine)
         finally:
             for task in (start, told):
                 task.cancel()
@@ -97,6 +108,7 @@ class _Start:
         self._environment = Environment(machine.home / "demo.env")
         self._known = self._environment.read()
         self._base_url = ""
+        self._look_again_at = 0.0
 
     async def run(self) -> None:
         orphans = await end_orphans(self._machine.home)
@@ -108,7 +120,7 @@ class _Start:
         self._base_url = f"http://127.0.0.1:{port}/v1"
         database = Database(self._machine.database_url, name="tollway-up", pool_size=2)
         try:
-            await seed(database, spec, OFFER, self._clock)
+            await seed(database, spec, OFFER, self._clock, is_asked=self._options.model is not None)
             await self._machine.start_part("pool", "--drain-on-exit", "--open-engines")
             await self._machine.start_part("gateway", port=port)
             await self._machine.start_part("worker")
@@ -120,6 +132,24 @@ class _Start:
         finally:
             await database.close()
         self._farewell()
+
+    async def note_engine(self) -> None:
+        """A replica that was replaced answers elsewhere: what is noted down stays true."""
+        if self._clock.monotonic() < self._look_again_at:
+            return
+        self._look_again_at = self._clock.monotonic() + LOOK_S
+        database = Database(self._machine.database_url, name="tollway-up", pool_size=1)
+        try:
+            async with database.read() as session:
+                ready = await session.scalars(_OF_THE_POOL.where(Replica.state == "ready"))
+                urls = [replica.url for replica in ready if replica.url is not None]
+        except DATABASE_ERRORS:
+            return  # it is watched by others
+        finally:
+            await database.close()
+        if urls and self._known.get(ENGINE_URL) not in urls:
+            self._known = self._known | {ENGINE_URL: urls[0]}
+            self._environment.write(self._known)
 
     async def _servers(self) -> None:
         machine, screen = self._machine, self._screen
@@ -162,17 +192,13 @@ class _Start:
 
     async def _engine(self, database: Database) -> str:
         """Wait for a ready replica; its address."""
-        query = (
-            select(Replica)
-            .join(Pool, Pool.id == Replica.pool_id)
-            .where(Pool.name == OFFER.pool_name, Replica.state != "stopped")
-        )
+        query = _OF_THE_POOL.where(Replica.state != "stopped")
         with self._screen.step("Engine") as step:
             async with _at_most(READY_S, "the engine is not ready"):
                 while True:
                     self._check_parts()
                     async with database.read() as session:
-                        replicas = list(await session.scalars(query.order_by(Replica.created_at)))
+                        replicas = list(await session.scalars(query))
                     for replica in replicas:
                         step.say(f"{replica.state}")
                         if replica.state == "ready" and replica.url is not None:
@@ -222,7 +248,7 @@ class _Start:
             values
             | {
                 "TOLLWAY_MODEL": SERVED_MODEL,
-                "TOLLWAY_ENGINE_URL": engine_url,
+                ENGINE_URL: engine_url,
                 "DATABASE_URL": self._machine.database_url,
                 "REDIS_URL": self._machine.cache_url,
                 # Commands that make or rotate keys need it as the parts do.

@@ -113,6 +113,8 @@ def test_files_that_flags_name_are_looked_at_before_anything_starts(tmp_path: Pa
     ("flags", "says"),
     [
         (["--modle", "x"], "--modle is not known: did you mean --model?"),
+        (["--model", "m", "--port", "many"], "--port"),
+        (["--model", "m", "--dtype", "float8"], "--dtype"),
         (
             ["--model", "/nowhere/at/all"],
             "--model must be a file or directory on this machine; /nowhere/at/all",
@@ -125,3 +127,4 @@ def test_a_mistyped_command_is_one_sentence(flags: list[str], says: str) -> None
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2, "the sentence is not looked for behind all the flags"

@@ -48,8 +48,10 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         refuses=(404, 503),
         for_gateway=True,
     ),
-    ("GET", "/v1/models"): Operation(summary="The names that are served.", answers="ModelList"),
-    ("GET", "/v1/models/*"): Operation(summary="One of these names.", answers="Model", refuses=(404,)),
+    ("GET", "/v1/models"): Operation(
+        summary="The names that are served.", answers="ModelList", refuses=(503,)
+    ),
+    ("GET", "/v1/models/*"): Operation(summary="One of these names.", answers="Model", refuses=(404, 503)),
     ("POST", "/v1/embeddings"): Operation(
         summary="Vectors of texts.",
         body="EmbeddingRequest",

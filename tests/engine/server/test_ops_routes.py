@@ -99,9 +99,10 @@ async def test_without_a_core_healthy_but_not_ready(server: Server) -> None:
     await server.kill_core()
     await server.until(lambda: server.services.bridge.ready is None)
     assert (await get(server, "/health"))[0] == 200
-    assert (await get(server, "/ready"))[0] == 503
+    asked = ("/ready", "/v1/models", f"/v1/models/{MODEL}")
+    assert [(await get(server, path))[0] for path in asked] == [503] * 3
     await server.new_core(ready("epoch-2"))
-    assert (await get(server, "/ready"))[0] == 200
+    assert [(await get(server, path))[0] for path in asked] == [200] * 3
 
 
 async def test_draining_is_not_ready(server: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -168,6 +169,7 @@ async def test_an_open_period_is_refused(database: Database, ledger: Ledger, tmp
     with pytest.raises(PeriodOpen, match="is not closed"):
         await made(database, tmp_path, ExportSpec("csv", Period(today, today + timedelta(days=1))))
     assert not (tmp_path / spec().prefix).exists()
+    assert os.listdir(tmp_path) == [], "a refusal leaves nothing behind"
 
 
 async def test_again_is_nothing_new_and_other_bytes_are_a_conflict(

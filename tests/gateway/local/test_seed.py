@@ -46,6 +46,34 @@ async def test_a_changed_specification_is_a_new_generation(database: Database) -
     assert await _rows(database, "SELECT generation, spec->>'model' FROM pool") == [(2, "other.gguf")]
 
 
+@pytest.mark.parametrize(
+    ("details", "stays"),
+    [
+        ('{"before": {"name": "a", "spec": {"m": 1}}, "after": {"name": "b", "spec": {"m": 1}}}', False),
+        ('{"before": {"spec": {"m": 1}}, "after": {"spec": {"m": 2}}}', True),
+    ],
+)
+async def test_what_an_operator_changed_stays_until_a_model_is_named(
+    database: Database, details: str, stays: bool
+) -> None:
+    model = "SELECT spec->>'model' FROM pool"
+    await seed(database, SPEC, OFFER, SystemClock())
+    async with database.write() as session:
+        await session.execute(text("""UPDATE pool SET spec = jsonb_set(spec, '{model}', '"theirs"')"""))
+        await session.execute(
+            text(
+                "INSERT INTO audit_log (id, actor_kind, actor_id, action, resource_kind, resource_id, details)"
+                " SELECT gen_random_uuid(), 'admin_key', 'a', 'pool.updated', 'pool', id, CAST(:details AS jsonb)"
+                " FROM pool"
+            ),
+            {"details": details},
+        )
+    await seed(database, SPEC, OFFER, SystemClock(), is_asked=False)
+    assert await _rows(database, model) == [("theirs" if stays else "m.gguf",)]
+    await seed(database, SPEC, OFFER, SystemClock())
+    assert await _rows(database, model) == [("m.gguf",)]
+
+
 async def test_a_price_that_the_operator_changed_stays(database: Database) -> None:
     await seed(database, SPEC, OFFER, SystemClock())
     async with database.write() as session:
