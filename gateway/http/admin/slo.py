@@ -76,7 +76,10 @@ class SloRoutes:
             raise InvalidValue(f"At most {most} buckets of this width fit on a page.", "limit")
         start, end = range_of(params, width, int(self._p.clock.now().timestamp()))
         start, end = start // unit * unit, -(-end // unit) * unit  # whole buckets: their rows are not divided
-        page = bucket_page(begin_of(params.page, start, end), end, width, params.limit or usual)
+        begin = begin_of(params.page, start, end)
+        if begin >= end:  # it lies in the future
+            return json_answer(cursor_page([], None))
+        page = bucket_page(begin, end, width, params.limit or usual)
         wanted = Selection(
             request_class=params.request_class,
             tenant_ids=visible(request, params.project_ids),

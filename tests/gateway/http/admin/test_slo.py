@@ -137,3 +137,4 @@ async def test_series_have_pages_of_whole_buckets(gateway: Gateway) -> None:
     assert starts == list(range(start // 3600 * 3600, end, 3600))
     assert page["data"][-1]["end_time"] % 3600 == 0
     await gateway.admin("GET", f"{query}&limit=169", status=400)
+    assert (await gateway.admin("GET", "/slo/series?start_time=32503680000"))["data"] == []
