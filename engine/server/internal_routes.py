@@ -52,21 +52,25 @@ async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
     limit = query.get("limit", str(LIMIT_DEFAULT))
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= LIMIT_MAX):
         raise invalid(f"'limit' must be between 1 and {LIMIT_MAX}.", "limit")
-    page = Page([], "", complete=True)
-    if services.journal_dir is not None:
-        after, wanted = query.get("after", ""), query.get("request_id")
-        try:
-            page = await asyncio.to_thread(read_page, services.journal_dir, after, int(limit), wanted)
-            if after and wanted is None:
-                await asyncio.to_thread(acknowledge, services.journal_dir, after)
-        except CursorError as error:
-            raise invalid(f"Invalid value for 'after': {error}.", "after") from error
-    document = {
-        "records": [msgspec.to_builtins(record) for record in page.records],
-        "cursor": page.cursor,
-        "complete": page.complete,
-    }
-    await exchange.reply(200, orjson.dumps(document))
+    async with services.journal_pages:
+        page = await _page(services, query.get("after", ""), int(limit), query.get("request_id"))
+        document = {"records": page.records, "cursor": page.cursor, "complete": page.complete}
+        # In a thread, and straight from the records: a full page takes long to write.
+        body = await asyncio.to_thread(msgspec.json.encode, document)
+    await exchange.reply(200, body)
+
+
+async def _page(services: Services, after: str, limit: int, wanted: str | None) -> Page:
+    directory = services.journal_dir
+    if directory is None:
+        return Page([], "", complete=True)
+    try:
+        page = await asyncio.to_thread(read_page, directory, after, limit, wanted)
+        if after and wanted is None:
+            await asyncio.to_thread(acknowledge, directory, after)
+    except CursorError as error:
+        raise invalid(f"Invalid value for 'after': {error}.", "after") from error
+    return page
 
 
 async def abort(services: Services, exchange: Exchange, caller: Caller) -> None:

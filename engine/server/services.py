@@ -99,6 +99,8 @@ class Services:
     pooler: PoolerSettings = field(default_factory=PoolerSettings)
     phase: Phase = Phase.SERVING
     in_flight: InFlight = field(default_factory=InFlight)
+    journal_pages: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One page of the journal at a time: a full one takes some 20 MiB for a moment."""
     text_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(TEXT_THREADS, thread_name_prefix="text")
     )

@@ -104,10 +104,7 @@ def _content(operation: Operation) -> dict[str, Any]:
         content[JSON] = {"schema": ref(operation.answers)}
     if operation.answers in STREAMED:
         events = STREAMED.values() if operation.only_streams else [STREAMED[operation.answers]]
-        content[_EVENTS] = {
-            "schema": {"type": "string"},
-            "x-events": {"anyOf": [*map(ref, events), ref("Error")]},
-        }
+        content[_EVENTS] = {"x-events": {"anyOf": [*map(ref, events), ref("Error")]}}
     return content
 
 
