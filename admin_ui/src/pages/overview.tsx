@@ -1,5 +1,5 @@
 /** Four answers without scrolling: are promises at risk, are the pools healthy, is money normal, what changed. */
-import { Link } from "@tanstack/react-router";
+import { Link, Navigate } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useProjectNames } from "@/api/names";
 import { useApi } from "@/api/queries";
@@ -12,13 +12,23 @@ import { Bar, Freshness, Money, Status, Time } from "@/ui/bits";
 import { Chart } from "@/ui/chart";
 import { Figure, Page, Panel } from "@/ui/page";
 import { Loaded, Skeleton } from "@/ui/states";
+import { ownProjects } from "@/api/session";
 import { detailsOf, titleOf, toneOf } from "./alerts/fired";
 import { actionOf } from "./audit-table";
 import { Board } from "./slo/board";
 
 const CHANGES = 8;
 
+/** Who belongs to one tenant and to nothing else begins there. */
 export function Overview() {
+  const own = ownProjects();
+  if (own === null) return <OfTheInstallation />;
+  const [only, ...others] = own;
+  if (only === undefined || others.length > 0) return <Navigate to="/tenants" replace />;
+  return <Navigate to="/tenants/$tenantId" params={{ tenantId: only.id }} replace />;
+}
+
+function OfTheInstallation() {
   const usual = useApi("GET /v1/organization/usage/usual", { query: { weeks: 4 } }, { everyMs: 30_000 });
   const now = useApi("GET /v1/organization/overview", {}, { everyMs: 5_000 });
   return (

@@ -44,10 +44,12 @@ PAGES = {
     "board": "/alerts",
     "alerts": "/alerts?tab=alerts",
     "objectives": "/alerts?tab=objectives",
+    "webhooks": "/alerts?tab=webhooks",
     "playground": "/playground",
     "audit": "/audit",
     "users": "/settings?tab=users",
     "admin-keys": "/settings?tab=keys",
+    "sso": "/settings?tab=sso",
     "you": "/settings?tab=you",
 }
 _CHECK = """async () => {

@@ -1,1 +1,0 @@
-import{t as e}from"./audit-table-BYSfYro7.js";import{tt as t}from"./index-DoGW8_Tb.js";var n=t();function r({tenant:t}){return(0,n.jsx)(e,{query:{project_ids:[t.id]},hideTenant:!0})}export{r as TenantActivity};

@@ -1,1 +1,0 @@
-import{$ as e,tt as t}from"./index-DoGW8_Tb.js";import{t as n}from"./explorer-m9Ed0MmD.js";var r=t();function i({tenant:t}){let i=e({strict:!1});return(0,r.jsx)(n,{search:i,fixed:t.id})}export{i as TenantCost};

@@ -1,1 +1,0 @@
-export{n as TenantRequests}from"./one-Dcp5YsD9.js";

@@ -1,0 +1,1 @@
+export{n as TenantRequests}from"./one-H-0IiYw4.js";
