@@ -40,6 +40,7 @@ CLIENT_LIMIT_S = 6.0
 """Of one leg: who is slow answers fewer requests, and takes no more of the run than others."""
 REQUESTS = {True: {1: 12, 32: 320, 256: 768}, False: {1: 200, 32: 2000, 256: 3000}}
 """At most, in one leg: streamed → concurrency → requests."""
+PEER_START_S = 300
 PACED_STREAMS = 128
 SOAK_CONCURRENCY = 32
 SOAK_LEGS = 50
@@ -101,7 +102,7 @@ async def stand_up(directory: Path, stack: ExitStack, names: Sequence[str]) -> l
             process = stack.enter_context(
                 served(peer, default_cache(), directory, upstream_url, standing.MODEL, port)
             )
-            await standing.wait_for(f"{url}{peer.ready_path}")
+            await standing.wait_for(f"{url}{peer.ready_path}", PEER_START_S)
             found.append(Candidate(peer.name, url, peer.key, (process,)))
     return found
 
