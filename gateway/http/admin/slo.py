@@ -80,9 +80,6 @@ class SloRoutes:
         if begin >= end:  # it lies in the future
             return json_answer(cursor_page([], None))
         page = bucket_page(begin, end, width, params.limit or usual)
-        # Whole buckets: their rows are not divided. At least one, though a range of the future holds nothing.
-        start, end = start // unit * unit, max(-(-end // unit), start // unit + 1) * unit
-        page = bucket_page(begin_of(params.page, start, end), end, width, params.limit or usual)
         wanted = Selection(
             request_class=params.request_class,
             tenant_ids=visible(request, params.project_ids),
