@@ -6,6 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
 from schemathesis import GenerationMode
 
 from tests.fuzz.described import ask_described
@@ -17,6 +18,7 @@ SEED, COUNT = 20_261_130, 200
 DESCRIBED = 50
 
 
+@pytest.mark.timeout(900)  # hostile grammars may use the time that they are allowed
 async def test_no_request_harms_an_engine(tmp_path: Path) -> None:
     """Whatever is sent: an answer of the right shape, the same core at the end, and all its pages free."""
     async with fuzzed_engine(tmp_path) as engine:
