@@ -19,9 +19,9 @@ from engine.server.json_body import parse_json
 from engine.server.resume import resume
 from engine.server.services import Services
 
-LIMIT_DEFAULT = 1000
-LIMIT_MAX = 10_000
-"""Records on a page of the journal."""
+LIMIT_DEFAULT = 1_000
+LIMIT_MAX = 1_000
+"""Records on a page of the journal. Larger ones, several at once, would leave their size with the allocator."""
 _USAGE_QUERY = {"after", "limit", "request_id"}
 ABORT_FIELDS = {"request_id": Field(text(200), required=True)}
 
