@@ -76,7 +76,7 @@ class Machine:
         self.parts[name] = part
         await part.start()
 
-    async def watch(self, stopping: asyncio.Event, note: Callable[[], Awaitable[None]]) -> None:
+    async def watch(self, stopping: asyncio.Event, note: Callable[[], Awaitable[None]] | None = None) -> None:
         """Until told to stop, or something cannot be kept running. `note` is called each time all is well."""
         while not stopping.is_set():
             for part in self.parts.values():
@@ -84,7 +84,8 @@ class Machine:
             for server in (self.postgres, self.valkey):
                 if server is not None and port_is_free(server.port):
                     await in_thread(server.start)  # it has died: the parts wait for it at its address
-            await note()
+            if note is not None:
+                await note()
             try:
                 await asyncio.wait_for(stopping.wait(), _CHECK_S)
             except TimeoutError:
