@@ -76,6 +76,12 @@ async def test_postgres_away_for_a_while(postgres: EmbeddedPostgres, cache_url: 
         await gateway.refresh()
         assert [(await ask(gateway, one.key))[0] for one in (free, bound)] == [200, 200]
         await gateway.events(2, 60)
+
+        async def knows_the_budget() -> bool:
+            """It looks each second: an outage finds what the last look found."""
+            return (bound.id, None) in (gateway.app.ledger._outage._hard_scopes or ())
+
+        await until(knows_the_budget)
         await asyncio.to_thread(postgres.stop)
         assert (await ask(gateway, bound.key))[:2] == (503, "server_is_overloaded")
         served = [(await ask(gateway, free.key))[0] for _ in range(3)]
