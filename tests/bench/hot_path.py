@@ -38,8 +38,8 @@ RESULTS = Path(__file__).parent / "results"
 DIRECT, BARE, TOLLWAY = "direct", "bare", "tollway"
 CLIENT_LIMIT_S = 6.0
 """Of one leg: who is slow answers fewer requests, and takes no more of the run than others."""
-REQUESTS = {True: {1: 12, 32: 320, 256: 768}, False: {1: 200, 32: 2000, 256: 3000}}
-"""At most, in one leg: streamed → concurrency → requests."""
+REQUESTS = {True: (12, 10, 768), False: (200, 60, 3000)}
+"""Of one leg: streamed → at least, for each connection, at most."""
 PEER_START_S = 300
 PACED_STREAMS = 128
 SOAK_CONCURRENCY = 32
@@ -168,7 +168,8 @@ async def ask(
 
 async def leg(candidate: Candidate, streamed: bool, concurrency: int, number: int) -> Leg:
     before, helped = tree_cpu_s(candidate.roots), tree_cpu_s(candidate.helpers)
-    times = await ask(candidate, streamed, REQUESTS[streamed][concurrency], concurrency)
+    least, each, most = REQUESTS[streamed]
+    times = await ask(candidate, streamed, max(least, min(most, each * concurrency)), concurrency)
     spent, helped = tree_cpu_s(candidate.roots) - before, tree_cpu_s(candidate.helpers) - helped
     answered = max(1, len(times.answers))
     return Leg(
