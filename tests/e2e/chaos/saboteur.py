@@ -21,9 +21,10 @@ WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "slo.refusal
 SPOOL_POINTS = ("spool.replaying", "spool.applied")
 # Where batches are worked on: tests/gateway/batches/test_batch_death.py.
 BATCH_POINTS = ("batch.stored", "batch.files_written")
-GATEWAY_POINTS = tuple(
-    point for point in get_args(GatewayPoint) if point not in (*WORKER_POINTS, *SPOOL_POINTS, *BATCH_POINTS)
-)
+# Where an episode begins or ends, which load alone does not bring about: tests/gateway/alerts/test_watch.py.
+EPISODE_POINTS = ("episode.before_commit",)
+_ELSEWHERE = (*WORKER_POINTS, *SPOOL_POINTS, *BATCH_POINTS, *EPISODE_POINTS)
+GATEWAY_POINTS = tuple(point for point in get_args(GatewayPoint) if point not in _ELSEWHERE)
 POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 
 HIT_S = 60.0

@@ -17,7 +17,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/embeddings": {"input": "hi"},
     "/v1/responses": {"input": "hi"},
 }
-FREE = {"/v1/files", "/v1/batches"}
+FREE = {"/v1/files", "/v1/batches", "/v1/webhook_endpoints"}
 """What costs nothing by itself: lines of a batch are refused one by one, as tests of batches say."""
 WHOLE = {"/v1/embeddings"}
 """What has no stream."""
