@@ -21,7 +21,6 @@ from engine.server.journal import Record, is_closed
 from engine.server.segments import Segment
 
 _LOG = logging.getLogger(__name__)
-_CLOSING = segments.frame(segments.CLOSED)
 
 
 class CursorError(ValueError):
@@ -58,20 +57,19 @@ def read_page(directory: Path, after: str, limit: int, request_id: str | None = 
     for segment in found:
         offset = cursor.at.get(segment.serial, 0)
         try:
-            data = segments.read_from(segment.path, offset)
+            if is_closed(segment) and not segments.holds(segment.path, offset, needle):
+                cursor.at[segment.serial] = segment.path.stat().st_size
+                continue
+            for payload, end in segments.frames_from(segment.path, offset):
+                if needle in payload and payload != segments.CLOSED:
+                    record = _record(payload, segment)
+                    if record is not None and request_id in (None, record.request_id):
+                        if len(records) == limit:
+                            return Page(records, _encode(cursor), complete=False)
+                        records.append(record)
+                cursor.at[segment.serial] = end
         except FileNotFoundError:  # its week was over just now
             continue
-        if needle not in data and data.endswith(_CLOSING):
-            cursor.at[segment.serial] = offset + len(data)
-            continue
-        for payload, end in segments.frames_of(data, offset):
-            if needle in payload and payload != segments.CLOSED:
-                record = _record(payload, segment)
-                if record is not None and request_id in (None, record.request_id):
-                    if len(records) == limit:
-                        return Page(records, _encode(cursor), complete=False)
-                    records.append(record)
-            cursor.at[segment.serial] = end
     _forget_finished(cursor, found)
     return Page(records, _encode(cursor), complete=True)
 

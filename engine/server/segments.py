@@ -21,6 +21,8 @@ from pathlib import Path
 MAGIC = b"TWJ1"
 _FRAME = struct.Struct("<II")
 _MAX_PAYLOAD = 1 << 20
+BLOCK_BYTES = 4 * _MAX_PAYLOAD
+"""Read at once. Several frames of any size, so that what follows a spoilt one is found in the same block."""
 _NAME = re.compile(r"(\d{12})\.w(\d+)\.journal")
 CLOSED = b"closed"
 """Payload of the last frame of a segment that nobody writes any more."""
@@ -86,10 +88,33 @@ def read_frames(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
     return frames_of(read_from(path, offset), offset)
 
 
-def read_from(path: Path, offset: int) -> bytes:
+def read_from(path: Path, offset: int, size: int = -1) -> bytes:
+    """Up to `size` bytes; all that follow if it is negative."""
     with path.open("rb") as file:
         file.seek(offset)
-        return file.read()
+        return file.read(size)
+
+
+def frames_from(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Each frame and where it ends, with no more than a block of the file in memory: a page is short, a segment long."""
+    while True:
+        data, began = read_from(path, offset, BLOCK_BYTES), offset
+        for payload, offset in frames_of(data, began):
+            yield payload, offset
+        if offset == began or len(data) < BLOCK_BYTES:
+            return
+
+
+def holds(path: Path, offset: int, needle: bytes) -> bool:
+    """Whether these bytes stand anywhere from `offset` on."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        kept = b""
+        while block := file.read(BLOCK_BYTES):
+            if needle in kept + block:
+                return True
+            kept = block[-len(needle) :]
+    return not needle
 
 
 def frames_of(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:

@@ -25,7 +25,8 @@ async def test_random_writers_and_readers(tmp_path: Path, monkeypatch: pytest.Mo
     seed = random.SystemRandom().randrange(2**32)
     print("seed", seed)
     rng = random.Random(seed)
-    monkeypatch.setattr(journal, "SEGMENT_BYTES", 900)
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 3_000)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 800)
     writers: list[Journal] = []
     written, seen, cursor = [], [], ""
     for number in range(600):
@@ -55,6 +56,33 @@ async def test_random_writers_and_readers(tmp_path: Path, monkeypatch: pytest.Mo
     assert sorted(r.engine_request_id for r in seen) == sorted(written)
     for writer in writers:
         writer.close()
+
+
+async def test_a_long_segment_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request's records too, wherever in a block they stand; the memory of a page does not grow with the file."""
+    writer = Journal(tmp_path, 0, lambda: 1)
+    for number in range(300):
+        write(writer, f"r{number}", f"gw-{number:03}")
+    writer.close()
+    [segment] = list_segments(tmp_path)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 1_000)
+    sizes = []
+    read = segments.read_from
+
+    def spied(path: Path, offset: int, size: int = -1) -> bytes:
+        data = read(path, offset, size)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(segments, "read_from", spied)
+    assert [r.engine_request_id for r in read_page(tmp_path, "", 1000).records] == [
+        f"r{number}" for number in range(300)
+    ]
+    for number in range(300):
+        [record] = read_page(tmp_path, "", 10, f"gw-{number:03}").records
+        assert record.engine_request_id == f"r{number}"
+    assert read_page(tmp_path, "", 10, "gw-nobody").records == []
+    assert segment.path.stat().st_size > 10 * 1_000 >= 10 * max(sizes)
 
 
 async def test_cursor_stays_small(tmp_path: Path) -> None:
