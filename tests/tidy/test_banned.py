@@ -68,7 +68,7 @@ def test_broad_except_only_at_the_edges() -> None:
     broken = [
         f"{_name(source)}:{node.lineno}: catch what you can handle; only the edges catch everything"
         for source in sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _reraises(node)
         if not _name(source).startswith(BROAD_EXCEPT_HOMES)
     ]
@@ -81,7 +81,7 @@ def test_no_float_where_money_is() -> None:
         "name that ends in _s"
         for source in sources()
         if _name(source).startswith(MONEY)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if _is_float(node) and not _is_duration(source, node)
     ]
     assert not broken, "\n".join(broken)

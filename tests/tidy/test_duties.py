@@ -72,7 +72,7 @@ def _duties() -> dict[str, Any]:
 def _named() -> Iterator[tuple[str, str]]:
     """(test, duty) of every test whose docstring begins with one."""
     for source in sources("tests"):
-        for node in source.functions():
+        for node in source.functions:
             begins = re.match(r"Duty ([A-Z]\d+|engine-\d+):", ast.get_docstring(node) or "")
             if begins and node.name.startswith("test_"):
                 yield f"{source.path.relative_to(ROOT)}::{node.name}", begins[1]

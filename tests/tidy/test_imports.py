@@ -111,7 +111,7 @@ def test_table() -> None:
     broken = [
         f"{source.path.relative_to(ROOT)}:{found.line} imports {found.module}: {rule.reason}"
         for source in sources()
-        for found in source.imports()
+        for found in source.imports
         for rule in RULES
         if not found.typing_only and rule.breaks(source, found) and not _is_model_import(source, found)
     ]
@@ -121,7 +121,7 @@ def test_table() -> None:
 def test_gateway_layers_point_downwards() -> None:
     broken = []
     for source in sources("gateway"):
-        for found in source.imports():
+        for found in source.imports:
             verdict = _layer_verdict(_gateway_part(source.module), _gateway_part(found.module))
             if verdict and not _is_models(found.module):
                 broken.append(
@@ -135,7 +135,7 @@ def test_database_and_cache_drivers_stay_in_their_homes() -> None:
         f"{source.path.relative_to(ROOT)}:{found.line} imports {found.module}: SQL and Redis live in "
         "models.py, repository.py, db.py, cache.py and limits/"
         for source in sources("gateway")
-        for found in source.imports()
+        for found in source.imports
         if _under(found.module, SQL) and not set(source.module.split(".")) & set(SQL_HOMES)
     ]
     assert not broken, "\n".join(broken)

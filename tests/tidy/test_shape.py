@@ -20,7 +20,7 @@ FUNCTION_RATCHET: dict[str, int] = {}
 def test_functions_are_short() -> None:
     long = []
     for source in sources():
-        for node in source.functions():
+        for node in source.functions:
             name = f"{source.path.relative_to(ROOT)}::{node.name}"
             lines = _length(node)
             if lines > FUNCTION_RATCHET.get(name, FUNCTION_LINES_MAX):
@@ -31,7 +31,7 @@ def test_functions_are_short() -> None:
 
 
 def test_median_function_is_small() -> None:
-    lengths = [_length(node) for source in sources() for node in source.functions()]
+    lengths = [_length(node) for source in sources() for node in source.functions]
     assert statistics.median(lengths) <= FUNCTION_LINES_MEDIAN_MAX
 
 
@@ -66,7 +66,7 @@ def test_tests_mirror_the_code() -> None:
 def test_no_test_without_an_assert() -> None:
     empty = []
     for source in sources("tests"):
-        for node in source.functions():
+        for node in source.functions:
             if node.name.startswith("test_") and not _asserts(node):
                 empty.append(f"{source.path.relative_to(ROOT)}::{node.name}")
     assert not empty, "tests that cannot fail:\n" + "\n".join(empty)
@@ -88,7 +88,7 @@ def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def _has_behaviour(source: Source) -> bool:
     if source.path.name in ("__init__.py", "__main__.py", "models.py", "types.py", "contract.py", "ports.py"):
         return False
-    return any(not _is_declaration(node) for node in source.functions())
+    return any(not _is_declaration(node) for node in source.functions)
 
 
 def _is_declaration(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

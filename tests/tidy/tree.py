@@ -38,19 +38,13 @@ class Source:
     def nodes(self) -> tuple[ast.AST, ...]:
         return tuple(ast.walk(self.tree))
 
+    @cached_property
     def imports(self) -> tuple[Import, ...]:
         """Every import of the file, at any depth; `from a import b` counts as `a.b`."""
-        return self._imports
-
-    def functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
-        return self._functions
-
-    @cached_property
-    def _imports(self) -> tuple[Import, ...]:
         return tuple(self._find_imports())
 
     @cached_property
-    def _functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    def functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
         return tuple(node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
     def _find_imports(self) -> Iterator[Import]:
