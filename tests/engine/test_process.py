@@ -68,8 +68,15 @@ class Engine:
         return [line.removeprefix("data: ") for line in text.split("\n") if line]
 
     async def usage(self, **query: str) -> list[dict[str, Any]]:
-        async with self.session.get("/internal/usage", params=query) as answer:
-            return (await answer.json())["records"]
+        """Every record, page by page."""
+        records: list[dict[str, Any]] = []
+        page: dict[str, Any] = {"cursor": "", "complete": False}
+        while not page["complete"]:
+            params = {"after": page["cursor"], **query}
+            async with self.session.get("/internal/usage", params=params) as answer:
+                page = await answer.json()
+            records += page["records"]
+        return records
 
 
 @asynccontextmanager
@@ -198,7 +205,7 @@ async def test_core_killed_under_load(tmp_path: Path) -> None:
         assert (after["pid"], after["request_ids"]) == (before["pid"], [])
         assert after["core_pid"] != before["core_pid"]
         assert (await engine.stream(max_tokens=3))[-1] == "[DONE]"
-        ends = [record for record in await engine.usage(limit="5000") if record["kind"] == "end"]
+        ends = [record for record in await engine.usage() if record["kind"] == "end"]
         assert [end["finish_reason"] for end in ends] == ["error"] * 24 + ["length"]
         assert all(end["completion_tokens"] > 0 for end in ends)
 
