@@ -8,6 +8,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from gateway.http.console import DIST
 from scripts.console_types import TYPES
 
@@ -91,6 +93,28 @@ def test_holds_nothing_that_does_not_belong() -> None:
         text = path.read_text()
         assert "sourceMappingURL" not in text, path.name
         assert str(ROOT) not in text, path.name
+
+
+def _places(asker: str, wanted: str) -> list[str]:
+    """Where node looks for a package that another asks for, nearest first."""
+    parts = asker.split("/node_modules/") if asker else []
+    above = ["/node_modules/".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+    return [*(f"{one}/node_modules/{wanted}" for one in above), f"node_modules/{wanted}"]
+
+
+@pytest.mark.parametrize("folder", [UI, ROOT / "tests/console/browser"], ids=["console", "browser"])
+def test_lock_file_holds_all_that_it_asks_for(folder: Path) -> None:
+    """`npm ci` refuses one that does not, even for want of what another system alone would install."""
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
+    missing = [
+        f"{asker or folder.name} asks for {wanted}"
+        for asker, package in packages.items()
+        for kind in ("dependencies", "devDependencies", "optionalDependencies")
+        for wanted in package.get(kind, {})
+        if not any(place in packages for place in _places(asker, wanted))
+    ]
+    assert packages
+    assert not missing
 
 
 def test_lock_file_names_no_registry() -> None:

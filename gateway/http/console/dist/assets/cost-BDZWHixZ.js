@@ -1,1 +1,0 @@
-import{et as e,nt as t}from"./index-DAFOG_Rk.js";import{t as n}from"./explorer-pqpSbCxw.js";var r=t();function i({tenant:t}){let i=e({strict:!1});return(0,r.jsx)(n,{search:i,fixed:t.id})}export{i as TenantCost};

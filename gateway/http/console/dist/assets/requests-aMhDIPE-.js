@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-B-5Ei8Rz.js";

@@ -1,1 +1,0 @@
-export{n as TenantRequests}from"./one-H-0IiYw4.js";
