@@ -1,7 +1,7 @@
 /** A dialog, and the one that asks before something dangerous is done. */
 import { X } from "lucide-react";
 import { Dialog as Radix } from "radix-ui";
-import type { ReactNode } from "react";
+import type { FormEvent, ReactNode } from "react";
 import { useState } from "react";
 import type { ApiError } from "@/api/client";
 import { cn } from "@/lib/cn";
@@ -48,6 +48,39 @@ export function Dialog({ open, onClose, title, description, wide, children }: Pr
   );
 }
 
+/** A change of the API's, as its hook has it. */
+interface Change {
+  error: ApiError | null;
+  isPending: boolean;
+}
+
+interface FormProps {
+  /** What it may do: why that was refused stands above the button, which waits while it is under way. */
+  changes: Change[];
+  action: string;
+  disabled?: boolean;
+  onSubmit: () => void;
+  onClose: () => void;
+  children: ReactNode;
+}
+
+/** What a dialog asks for. */
+export function DialogForm({ changes, action, disabled, onSubmit, onClose, children }: FormProps) {
+  const refused = changes.find((one) => one.error !== null)?.error;
+  return (
+    <form onSubmit={submitting(onSubmit)} className="space-y-4">
+      {children}
+      {refused && <Failure error={refused} />}
+      <div className="flex justify-end gap-2">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button type="submit" look="primary" busy={changes.some((one) => one.isPending)} disabled={disabled}>
+          {action}
+        </Button>
+      </div>
+    </form>
+  );
+}
+
 interface ConfirmProps {
   open: boolean;
   onClose: () => void;
@@ -57,41 +90,42 @@ interface ConfirmProps {
   action: string;
   /** To be typed, for what cannot be undone. */
   typed?: string;
-  error: ApiError | null;
-  busy: boolean;
+  change: Change;
   onConfirm: () => void;
 }
 
-export function Confirm({ open, onClose, title, children, action, typed, error, busy, onConfirm }: ConfirmProps) {
+export function Confirm({ open, onClose, title, children, action, typed, change, onConfirm }: ConfirmProps) {
   return (
     <Dialog open={open} onClose={onClose} title={title}>
-      {open && <ConfirmBody {...{ onClose, children, action, typed, error, busy, onConfirm }} />}
+      {open && <ConfirmBody {...{ onClose, children, action, typed, change, onConfirm }} />}
     </Dialog>
   );
 }
 
-function ConfirmBody({ onClose, children, action, typed, error, busy, onConfirm }: Omit<ConfirmProps, "open" | "title">) {
+function ConfirmBody({ onClose, children, action, typed, change, onConfirm }: Omit<ConfirmProps, "open" | "title">) {
   const [text, setText] = useState("");
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        onConfirm();
-      }}
-    >
+    <form onSubmit={submitting(onConfirm)}>
       <div className="space-y-3 text-ink-2">{children}</div>
       {typed && (
         <Field label={`Type “${typed}” to confirm`} className="mt-4">
           <Input value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" />
         </Field>
       )}
-      {error && <Failure error={error} className="mt-4" />}
+      {change.error && <Failure error={change.error} className="mt-4" />}
       <div className="mt-5 flex justify-end gap-2">
         <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="danger" busy={busy} disabled={typed !== undefined && text !== typed}>
+        <Button type="submit" look="danger" busy={change.isPending} disabled={typed !== undefined && text !== typed}>
           {action}
         </Button>
       </div>
     </form>
   );
+}
+
+function submitting(act: () => void): (event: FormEvent) => void {
+  return (event) => {
+    event.preventDefault();
+    act();
+  };
 }

@@ -1,13 +1,11 @@
 /** An endpoint: made, changed, its secret shown once and rotated. */
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { useApi, useChange } from "@/api/queries";
 import type { NewOperatorEndpoint, OperatorEndpoint } from "@/api/schema";
 import { CopyButton } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
-import { Failure } from "@/ui/states";
 import { toast } from "@/ui/toast";
 
 const LIST = "GET /v1/organization/webhook_endpoints";
@@ -43,10 +41,8 @@ function EndpointForm({ endpoint, onClose }: Props) {
   const update = useChange("POST /v1/organization/webhook_endpoints/{endpoint_id}", [LIST]);
   const wanted = chosen ?? types;
   const isPager = format === "pagerduty";
-  const error = create.error ?? update.error;
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     const body = { name, event_types: wanted, ...(isPager ? {} : { url }), ...(key ? { routing_key: key } : {}) };
     if (endpoint === null) create.mutate({ body: { ...body, format } });
     else
@@ -63,7 +59,7 @@ function EndpointForm({ endpoint, onClose }: Props) {
 
   if (create.data) return <SecretShown endpoint={create.data} onClose={onClose} />;
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create, update]} action="Save endpoint" disabled={wanted.length === 0} onSubmit={submit} onClose={onClose}>
       <div className="grid gap-4 sm:grid-cols-2">
         <Field label="Name">
           <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} autoFocus />
@@ -95,14 +91,7 @@ function EndpointForm({ endpoint, onClose }: Props) {
           ))}
         </div>
       </fieldset>
-      {error && <Failure error={error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending || update.isPending} disabled={wanted.length === 0}>
-          Save endpoint
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
@@ -131,22 +120,9 @@ export function RotateSecret({ endpoint, onClose }: { endpoint: OperatorEndpoint
       {rotate.data ? (
         <SecretShown endpoint={rotate.data} onClose={onClose} />
       ) : (
-        <form
-          className="space-y-4"
-          onSubmit={(event) => {
-            event.preventDefault();
-            rotate.mutate({ path: { endpoint_id: endpoint.id }, body: { keep_old_secret_active_for_24_hours: overlap } });
-          }}
-        >
+        <DialogForm changes={[rotate]} action="Rotate secret" onSubmit={() => rotate.mutate({ path: { endpoint_id: endpoint.id }, body: { keep_old_secret_active_for_24_hours: overlap } })} onClose={onClose}>
           <Check label="Sign with both secrets for 24 hours" hint="Without this the old one is worth nothing from now on." checked={overlap} onChange={(event) => setOverlap(event.target.checked)} />
-          {rotate.error && <Failure error={rotate.error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" look="primary" busy={rotate.isPending}>
-              Rotate secret
-            </Button>
-          </div>
-        </form>
+        </DialogForm>
       )}
     </Dialog>
   );

@@ -1,6 +1,5 @@
 /** What is wrong now and what was: an episode fires once and is over once. Silences keep it from waking somebody. */
 import { BellOff } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { useProjectNames } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
@@ -8,7 +7,7 @@ import type { AlertEpisode, AlertSilence } from "@/api/schema";
 import { words } from "@/lib/format";
 import { Freshness, Status, Time, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty, Failure } from "@/ui/states";
@@ -92,8 +91,7 @@ function SilenceForm({ episode, onClose }: { episode: AlertEpisode; onClose: () 
   const [lasts, setLasts] = useState("3600");
   const [reason, setReason] = useState("");
   const create = useChange("POST /v1/organization/alert_silences", [EPISODES, SILENCES]);
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     create.mutate(
       { body: { source: episode.source, scope: episode.scope, project_id: episode.project_id, lasts_s: Number(lasts), reason } },
       {
@@ -105,7 +103,7 @@ function SilenceForm({ episode, onClose }: { episode: AlertEpisode; onClose: () 
     );
   }
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Silence" onSubmit={submit} onClose={onClose}>
       <Field label="For">
         <Select value={lasts} onChange={(event) => setLasts(event.target.value)}>
           {LENGTHS.map(([seconds, label]) => (
@@ -118,14 +116,7 @@ function SilenceForm({ episode, onClose }: { episode: AlertEpisode; onClose: () 
       <Field label="Why" hint="For whoever looks at it next.">
         <Input value={reason} onChange={(event) => setReason(event.target.value)} required maxLength={500} autoFocus />
       </Field>
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending}>
-          Silence
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 

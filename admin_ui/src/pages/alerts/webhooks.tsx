@@ -135,7 +135,7 @@ function Enable({ endpoint }: { endpoint: OperatorEndpoint }) {
 function DeleteEndpoint({ endpoint, onClose }: { endpoint: OperatorEndpoint; onClose: () => void }) {
   const remove = useChange("DELETE /v1/organization/webhook_endpoints/{endpoint_id}", [LIST]);
   return (
-    <Confirm open onClose={onClose} title={`Delete ${endpoint.name}?`} action="Delete endpoint" typed={endpoint.name} error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({ path: { endpoint_id: endpoint.id } }, { onSuccess: onClose })}>
+    <Confirm open onClose={onClose} title={`Delete ${endpoint.name}?`} action="Delete endpoint" typed={endpoint.name} change={remove} onConfirm={() => remove.mutate({ path: { endpoint_id: endpoint.id } }, { onSuccess: onClose })}>
       <p>{plural(endpoint.event_types.length, "event type")} will not reach it any more, and what waits for it is dropped. Its secret cannot be had again.</p>
     </Confirm>
   );

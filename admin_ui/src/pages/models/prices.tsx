@@ -1,5 +1,4 @@
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
@@ -9,10 +8,10 @@ import { perMillion, perToken } from "@/lib/money";
 import { nowUnix } from "@/lib/time";
 import { Status, Tag, Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input } from "@/ui/field";
 import { Section } from "@/ui/page";
-import { Empty, Failure } from "@/ui/states";
+import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 
@@ -77,8 +76,7 @@ function PriceForm({ onClose, known }: { onClose: () => void; known: Price[] }) 
   const given = { input: perToken(prices.input), cached: perToken(prices.cached), output: perToken(prices.output) };
   const skus = [...new Set(known.map((one) => one.sku))];
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     if (given.input === null || given.cached === null || given.output === null) return;
     create.mutate(
       {
@@ -101,7 +99,7 @@ function PriceForm({ onClose, known }: { onClose: () => void; known: Price[] }) 
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Set price" disabled={Object.values(given).includes(null)} onSubmit={submit} onClose={onClose}>
       <Field label="SKU">
         <Input value={sku} onChange={(event) => setSku(event.target.value)} required list="skus" maxLength={200} />
       </Field>
@@ -125,13 +123,6 @@ function PriceForm({ onClose, known }: { onClose: () => void; known: Price[] }) 
           <Input type="datetime-local" value={from} onChange={(event) => setFrom(event.target.value)} />
         </Field>
       </div>
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending} disabled={Object.values(given).includes(null)}>
-          Set price
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

@@ -1,6 +1,5 @@
 import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { usePoolNames, usePools, useProjectNames, useProjects } from "@/api/names";
@@ -11,10 +10,10 @@ import { perMillion } from "@/lib/money";
 import { nowUnix } from "@/lib/time";
 import { Status, Tag } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
-import { Empty, Failure } from "@/ui/states";
+import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 
@@ -94,7 +93,6 @@ function RouteForm({ route, onClose }: { route: Route | null; onClose: () => voi
   const [published, setPublished] = useState(route?.published ?? true);
   const create = useChange("POST /v1/organization/routes", [LIST]);
   const update = useChange("PATCH /v1/organization/routes/{route_id}", [LIST]);
-  const error = create.error ?? update.error;
   const poolId = pool || (pools[0]?.id ?? "");
   const done = {
     onSuccess: () => {
@@ -103,15 +101,14 @@ function RouteForm({ route, onClose }: { route: Route | null; onClose: () => voi
     },
   };
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     const body = { pool_id: poolId, sku, default_max_output: Number(output), published };
     if (route === null) create.mutate({ body: { ...body, served_model: name, project_id: tenant || null } }, done);
     else update.mutate({ path: { route_id: route.id }, body }, done);
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create, update]} action="Save route" onSubmit={submit} onClose={onClose}>
       <Field label="Served name" hint="What callers send as “model”.">
         <Input value={name} onChange={(event) => setName(event.target.value)} required disabled={route !== null} pattern="[A-Za-z0-9][A-Za-z0-9._:\/\-]{0,127}" />
       </Field>
@@ -143,14 +140,7 @@ function RouteForm({ route, onClose }: { route: Route | null; onClose: () => voi
         </Field>
       </div>
       <Check label="Published" hint="A hidden route is seen by nobody." checked={published} onChange={(event) => setPublished(event.target.checked)} />
-      {error && <Failure error={error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending || update.isPending}>
-          Save route
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
@@ -159,7 +149,7 @@ function DeleteRoute({ route, onClose }: { route: Route; onClose: () => void }) 
   const [since] = useState(() => nowUnix() - (nowUnix() % 60) - 86_400);
   const usage = useApi("GET /v1/organization/usage/breakdown", { query: { start_time: since, group_by: "model", models: [route.served_model], limit: 1, ...(route.project_id ? { project_ids: [route.project_id] } : {}) } });
   return (
-    <Confirm open onClose={onClose} title={`Delete the route ${route.served_model}?`} action="Delete route" error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({ path: { route_id: route.id } }, { onSuccess: onClose })}>
+    <Confirm open onClose={onClose} title={`Delete the route ${route.served_model}?`} action="Delete route" change={remove} onConfirm={() => remove.mutate({ path: { route_id: route.id } }, { onSuccess: onClose })}>
       <p>{usage.data ? `${count(usage.data.total.num_model_requests)} requests asked for this name in the last 24 hours.` : "Counting its requests of the last 24 hours…"}</p>
       <p>Within two seconds callers are told that there is no such model. Requests under way go on.</p>
     </Confirm>

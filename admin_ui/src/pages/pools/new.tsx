@@ -1,12 +1,9 @@
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange } from "@/api/queries";
 import type { PoolSpec } from "@/api/shapes";
-import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select, TextArea } from "@/ui/field";
-import { Failure } from "@/ui/states";
 
 const KINDS = [
   ["tollway", "Tollway’s own engine"],
@@ -27,8 +24,7 @@ function PoolForm({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [draft, setDraft] = useState<SpecDraft>(draftOf(null));
   const create = useChange("POST /v1/organization/pools", ["GET /v1/organization/pools"]);
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     const spec = specOf(draft);
     if (spec === null) return;
     create.mutate(
@@ -42,19 +38,12 @@ function PoolForm({ onClose }: { onClose: () => void }) {
     );
   }
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Create pool" disabled={specOf(draft) === null} onSubmit={submit} onClose={onClose}>
       <Field label="Name">
         <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} autoFocus />
       </Field>
       <SpecFields draft={draft} onChange={setDraft} />
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending} disabled={specOf(draft) === null}>
-          Create pool
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 

@@ -1,6 +1,5 @@
 /** One pool: its replicas with what they do, and what can be done: scale, change, drain, start, delete. */
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useProjectNames } from "@/api/names";
@@ -9,9 +8,9 @@ import type { Pool, Replica } from "@/api/shapes";
 import { count, percent, plural, words } from "@/lib/format";
 import { Bar, Freshness, Id, Tag, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Facts, Page, Panel, Section } from "@/ui/page";
-import { Empty, Failure, Loaded } from "@/ui/states";
+import { Empty, Loaded } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { Table } from "@/ui/table";
 import { PoolStatus } from "./list";
@@ -162,8 +161,7 @@ function Actions({ pool }: { pool: Pool }) {
         onClose={close}
         title={`Drain and stop ${pool.name}?`}
         action="Drain and stop"
-        error={update.error}
-        busy={update.isPending}
+        change={update}
         onConfirm={() =>
           update.mutate(
             { path, body: { desired_state: "stopped" } },
@@ -186,8 +184,7 @@ function Actions({ pool }: { pool: Pool }) {
         title={`Delete ${pool.name}?`}
         action="Delete pool"
         typed={pool.name}
-        error={remove.error}
-        busy={remove.isPending}
+        change={remove}
         onConfirm={() => remove.mutate({ path }, { onSuccess: () => void navigate({ to: "/pools" }) })}
       >
         <p>{plural(present(pool.replicas).length, "replica")} will finish what they have and stop. It is refused while a route leads here.</p>
@@ -200,8 +197,7 @@ function ChangeForm({ pool, onClose }: { pool: Pool; onClose: () => void }) {
   const [draft, setDraft] = useState(() => draftOf(pool.spec));
   const update = useChange("PATCH /v1/organization/pools/{pool_id}", [ONE, LIST]);
   const spec = specOf(draft);
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     if (spec === null) return;
     update.mutate(
       { path: { pool_id: pool.id }, body: { spec: { ...pool.spec, ...spec } } },
@@ -214,15 +210,8 @@ function ChangeForm({ pool, onClose }: { pool: Pool; onClose: () => void }) {
     );
   }
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[update]} action="Save" disabled={spec === null} onSubmit={submit} onClose={onClose}>
       <SpecFields draft={draft} onChange={setDraft} />
-      {update.error && <Failure error={update.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={update.isPending} disabled={spec === null}>
-          Save
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

@@ -1,15 +1,14 @@
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { useChange, useList } from "@/api/queries";
 import type { AdminKey } from "@/api/shapes";
 import { words } from "@/lib/format";
 import { CopyButton, Id, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
-import { Empty, Failure } from "@/ui/states";
+import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 import type { Role } from "./roles";
@@ -77,12 +76,11 @@ function KeyForm({ onClose }: { onClose: () => void }) {
       </div>
     );
   }
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     create.mutate({ body: { name, role } });
   }
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Create key" onSubmit={submit} onClose={onClose}>
       <Field label="Name">
         <Input value={name} onChange={(event) => setName(event.target.value)} required autoFocus maxLength={200} />
       </Field>
@@ -95,21 +93,14 @@ function KeyForm({ onClose }: { onClose: () => void }) {
           ))}
         </Select>
       </Field>
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending}>
-          Create key
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
 function DeleteKey({ adminKey, onClose }: { adminKey: AdminKey; onClose: () => void }) {
   const remove = useChange("DELETE /v1/organization/admin_api_keys/{key_id}", [LIST]);
   return (
-    <Confirm open onClose={onClose} title={`Delete ${adminKey.name}?`} action="Delete key" typed={adminKey.name} error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({ path: { key_id: adminKey.id } }, { onSuccess: onClose })}>
+    <Confirm open onClose={onClose} title={`Delete ${adminKey.name}?`} action="Delete key" typed={adminKey.name} change={remove} onConfirm={() => remove.mutate({ path: { key_id: adminKey.id } }, { onSuccess: onClose })}>
       <p>
         What calls with it is refused within two seconds. It was last used: <When at={adminKey.last_used_at} never="never" />. It cannot be brought back.
       </p>

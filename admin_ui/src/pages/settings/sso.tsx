@@ -93,7 +93,7 @@ function ProviderForm({ known }: { known: IdentityProvider | null }) {
           </div>
         </form>
       </Panel>
-      <Confirm open={removing} onClose={() => setRemoving(false)} title="Remove single sign-on?" action="Remove" error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({}, { onSuccess: () => setRemoving(false) })}>
+      <Confirm open={removing} onClose={() => setRemoving(false)} title="Remove single sign-on?" action="Remove" change={remove} onConfirm={() => remove.mutate({}, { onSuccess: () => setRemoving(false) })}>
         <p>Whoever has no password cannot sign in any more. Sessions that are open go on.</p>
       </Confirm>
     </Section>

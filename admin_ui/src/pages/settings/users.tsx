@@ -1,5 +1,4 @@
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { useProjects } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
@@ -8,7 +7,7 @@ import type { Invite, User } from "@/api/shapes";
 import { plural, words } from "@/lib/format";
 import { CopyButton, Status, Tag, Time, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty, Failure } from "@/ui/states";
@@ -134,13 +133,12 @@ function UserForm({ onClose }: { onClose: () => void }) {
   const [tenant, setTenant] = useState("");
   const projects = useProjects().filter((one) => one.status === "active");
   const create = useChange("POST /v1/organization/invites", [INVITES]);
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     create.mutate({ body: { email, role, ...(tenant ? { projects: [{ id: tenant, role: "member" as const }] } : {}) } });
   }
   if (create.data) return <Invited invite={create.data} onClose={onClose} />;
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Invite" onSubmit={submit} onClose={onClose}>
       <Field label="Email">
         <Input type="email" value={email} onChange={(event) => setEmail(event.target.value)} required autoFocus />
       </Field>
@@ -165,21 +163,14 @@ function UserForm({ onClose }: { onClose: () => void }) {
           </Select>
         </Field>
       )}
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending}>
-          Invite
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
 function RemoveUser({ user, onClose }: { user: User; onClose: () => void }) {
   const remove = useChange("DELETE /v1/organization/users/{user_id}", [LIST]);
   return (
-    <Confirm open onClose={onClose} title={`Remove ${user.name}?`} action="Remove user" typed={user.email ?? user.name} error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({ path: { user_id: user.id } }, { onSuccess: onClose })}>
+    <Confirm open onClose={onClose} title={`Remove ${user.name}?`} action="Remove user" typed={user.email ?? user.name} change={remove} onConfirm={() => remove.mutate({ path: { user_id: user.id } }, { onSuccess: onClose })}>
       <p>Their sessions end and their admin keys stop working within two seconds. They leave {plural(user.projects.data.length, "tenant")}.</p>
     </Confirm>
   );

@@ -1,6 +1,5 @@
 /** What is promised: to whom, about which model, how often and how fast. */
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useProjectNames, useProjects, useServedNames } from "@/api/names";
@@ -9,10 +8,10 @@ import type { Objective } from "@/api/schema";
 import { ms, words } from "@/lib/format";
 import { Status } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
-import { Empty, Failure } from "@/ui/states";
+import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 
@@ -89,11 +88,9 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
   const models = useServedNames();
   const create = useChange("POST /v1/organization/objectives", [LIST, BOARD]);
   const update = useChange("POST /v1/organization/objectives/{objective_id}", [LIST, BOARD]);
-  const error = create.error ?? update.error;
   const isNew = objective === null;
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     const promise = { target: Number((Number(target) / 100).toFixed(6)), threshold_ms: sli === "availability" ? null : Number(threshold) };
     const done = {
       onSuccess: () => {
@@ -106,7 +103,7 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create, update]} action="Save objective" onSubmit={submit} onClose={onClose}>
       <div className="grid grid-cols-2 gap-4">
         <Field label="Of">
           <Select value={sli} disabled={!isNew} onChange={(event) => setSli(event.target.value as typeof sli)}>
@@ -151,21 +148,14 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
         </Field>
       </div>
       {!isNew && <p className="text-[13px] text-ink-2">The last 30 days are counted anew by what is promised from now on.</p>}
-      {error && <Failure error={error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending || update.isPending}>
-          Save objective
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
 function DeleteObjective({ objective, onClose }: { objective: Objective; onClose: () => void }) {
   const remove = useChange("DELETE /v1/organization/objectives/{objective_id}", [LIST, BOARD]);
   return (
-    <Confirm open onClose={onClose} title="Delete this objective?" action="Delete objective" error={remove.error} busy={remove.isPending} onConfirm={() => remove.mutate({ path: { objective_id: objective.id } }, { onSuccess: onClose })}>
+    <Confirm open onClose={onClose} title="Delete this objective?" action="Delete objective" change={remove} onConfirm={() => remove.mutate({ path: { objective_id: objective.id } }, { onSuccess: onClose })}>
       <p>“{sentence(objective)}” is promised no more. Its alerts end, and nobody is told when it would have been broken.</p>
     </Confirm>
   );

@@ -1,6 +1,5 @@
 /** What the tenant may spend, and how far it is: bars to read, a form to change them. */
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
@@ -10,7 +9,7 @@ import { exactUsd, parseUsd, plainUsd, usd } from "@/lib/money";
 import type { Tone } from "@/ui/bits";
 import { Bar, Money, Status, Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
 import { Panel, Section } from "@/ui/page";
 import { Empty, Failure, SkeletonRows } from "@/ui/states";
@@ -102,7 +101,6 @@ function BudgetForm({ tenant, budget, onClose }: TabProps & { budget: Budget | n
   const create = useChange("POST /v1/organization/budgets", [LIST]);
   const update = useChange("POST /v1/organization/budgets/{budget_id}", [LIST]);
   const amount = parseUsd(limit);
-  const error = create.error ?? update.error;
   const done = {
     onSuccess: () => {
       toast.success("Budget saved");
@@ -110,15 +108,14 @@ function BudgetForm({ tenant, budget, onClose }: TabProps & { budget: Budget | n
     },
   };
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     if (amount === null) return;
     if (budget === null) create.mutate({ body: { project_id: tenant.id, period, zone, limit_nanousd: amount, is_hard: hard } }, done);
     else update.mutate({ path: { budget_id: budget.id }, body: { limit_nanousd: amount, is_hard: hard } }, done);
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create, update]} action="Save budget" disabled={amount === null} onSubmit={submit} onClose={onClose}>
       <div className="grid grid-cols-2 gap-4">
         <Field label="Limit, US dollars" error={limit !== "" && amount === null ? "Not an amount." : null}>
           <Input inputMode="decimal" value={limit} onChange={(event) => setLimit(event.target.value)} required autoFocus placeholder="50.00" />
@@ -146,14 +143,7 @@ function BudgetForm({ tenant, budget, onClose }: TabProps & { budget: Budget | n
           {exactUsd(budget.current_period.spent_nanousd)} is spent in this period already: every request is refused from now on until it ends.
         </p>
       )}
-      {error && <Failure error={error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending || update.isPending} disabled={amount === null}>
-          Save budget
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
@@ -165,8 +155,7 @@ function DeleteBudget({ budget, onClose }: { budget: Budget; onClose: () => void
       onClose={onClose}
       title={`Delete the ${budget.period} budget?`}
       action="Delete budget"
-      error={remove.error}
-      busy={remove.isPending}
+      change={remove}
       onConfirm={() => remove.mutate({ path: { budget_id: budget.id } }, { onSuccess: onClose })}
     >
       <p>

@@ -1,11 +1,8 @@
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange } from "@/api/queries";
-import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input } from "@/ui/field";
-import { Failure } from "@/ui/states";
 import type { TabProps } from "./one";
 
 export function EditTenant({ tenant, open, onClose }: TabProps & { open: boolean; onClose: () => void }) {
@@ -21,8 +18,7 @@ function Form({ tenant, onClose }: TabProps & { onClose: () => void }) {
   const [weight, setWeight] = useState(String(tenant.fairness_weight));
   const update = useChange("POST /v1/organization/projects/{project_id}", ["GET /v1/organization/projects", "GET /v1/organization/projects/{project_id}"]);
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     update.mutate(
       { path: { project_id: tenant.id }, body: { name, fairness_weight: Number(weight) } },
       {
@@ -35,20 +31,13 @@ function Form({ tenant, onClose }: TabProps & { onClose: () => void }) {
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[update]} action="Save" onSubmit={submit} onClose={onClose}>
       <Field label="Name">
         <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} />
       </Field>
       <Field label="Weight" hint="Two tenants with weights 1 and 3 get a quarter and three quarters of a pool that both fill.">
         <Input type="number" min={1} max={1000} value={weight} onChange={(event) => setWeight(event.target.value)} required />
       </Field>
-      {update.error && <Failure error={update.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={update.isPending}>
-          Save
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

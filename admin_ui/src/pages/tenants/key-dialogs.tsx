@@ -1,5 +1,4 @@
 /** The three things that happen to a key. */
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useServedNames } from "@/api/names";
@@ -8,9 +7,8 @@ import type { ApiKey, ShownKey } from "@/api/shapes";
 import { count } from "@/lib/format";
 import { Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select, TextArea } from "@/ui/field";
-import { Failure } from "@/ui/states";
 import type { TabProps } from "./one";
 import { NewKeyShown } from "./snippets";
 
@@ -49,8 +47,7 @@ function CreateForm({ tenant, onClose }: TabProps & { onClose: () => void }) {
   const models = useServedNames(tenant.id);
   const create = useChange("POST /v1/organization/projects/{project_id}/api_keys", [LIST]);
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     create.mutate({
       path: { project_id: tenant.id },
       body: {
@@ -64,7 +61,7 @@ function CreateForm({ tenant, onClose }: TabProps & { onClose: () => void }) {
 
   if (create.data) return <Shown apiKey={create.data} models={models} onClose={onClose} />;
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Create key" disabled={scopes.length === 0} onSubmit={submit} onClose={onClose}>
       <div className="grid gap-4 sm:grid-cols-2">
         <Field label="Name" hint="Where it will be used.">
           <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} autoFocus />
@@ -94,14 +91,7 @@ function CreateForm({ tenant, onClose }: TabProps & { onClose: () => void }) {
       <Field label="Only from these addresses" hint="IP addresses or networks, one a line. Empty: from anywhere.">
         <TextArea rows={2} value={addresses} onChange={(event) => setAddresses(event.target.value)} className="font-mono text-[13px]" spellCheck={false} />
       </Field>
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending} disabled={scopes.length === 0}>
-          Create key
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
@@ -140,13 +130,7 @@ function RotateForm({ tenant, apiKey, onClose }: TabProps & { apiKey: ApiKey; on
   const rotate = useChange("POST /v1/organization/projects/{project_id}/api_keys/{key_id}/rotate", [LIST]);
   if (rotate.data) return <Shown apiKey={rotate.data} models={models} onClose={onClose} />;
   return (
-    <form
-      className="space-y-4"
-      onSubmit={(event) => {
-        event.preventDefault();
-        rotate.mutate({ path: { project_id: tenant.id, key_id: apiKey.id }, body: { grace_s: Number(grace), idempotency_key: once } });
-      }}
-    >
+    <DialogForm changes={[rotate]} action="Rotate key" onSubmit={() => rotate.mutate({ path: { project_id: tenant.id, key_id: apiKey.id }, body: { grace_s: Number(grace), idempotency_key: once } })} onClose={onClose}>
       <Field label="Both keys work for" hint="Long enough to bring the new key everywhere the old one is.">
         <Select value={grace} onChange={(event) => setGrace(event.target.value)}>
           {GRACES.map(([value, label]) => (
@@ -156,14 +140,7 @@ function RotateForm({ tenant, apiKey, onClose }: TabProps & { apiKey: ApiKey; on
           ))}
         </Select>
       </Field>
-      {rotate.error && <Failure error={rotate.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={rotate.isPending}>
-          Rotate key
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
@@ -176,8 +153,7 @@ export function RevokeKey({ open, onClose, tenant, apiKey, requests }: Props & {
       title={`Revoke ${apiKey.name}?`}
       action="Revoke key"
       typed={apiKey.name}
-      error={revoke.error}
-      busy={revoke.isPending}
+      change={revoke}
       onConfirm={() =>
         revoke.mutate(
           { path: { project_id: tenant.id, key_id: apiKey.id } },

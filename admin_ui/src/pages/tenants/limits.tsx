@@ -1,6 +1,5 @@
 /** How fast and how much at once: rows of limits per scope, then the budgets. */
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useServedNames } from "@/api/names";
@@ -8,10 +7,10 @@ import { useApi, useChange, useList } from "@/api/queries";
 import type { LimitRow } from "@/api/shapes";
 import { count } from "@/lib/format";
 import { Button } from "@/ui/button";
-import { Confirm, Dialog } from "@/ui/dialog";
+import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
-import { Empty, Failure } from "@/ui/states";
+import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 import { BudgetBars } from "./budgets";
@@ -101,8 +100,7 @@ function LimitForm({ tenant, row, keys, onClose }: FormProps) {
   const models = useServedNames(tenant.id);
   const put = useChange("POST /v1/organization/projects/{project_id}/limits", [LIST]);
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     const given = Object.fromEntries(KINDS.map(([kind]) => [kind, values[kind] === "" ? null : Number(values[kind])]));
     put.mutate(
       { path: { project_id: tenant.id }, body: { ...given, key_id: key || null, served_model: model || null } },
@@ -116,7 +114,7 @@ function LimitForm({ tenant, row, keys, onClose }: FormProps) {
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[put]} action="Save limits" onSubmit={submit} onClose={onClose}>
       <div className="grid gap-4 sm:grid-cols-2">
         <Field label="Key">
           <Select value={key} disabled={row !== null} onChange={(event) => setKey(event.target.value)}>
@@ -145,14 +143,7 @@ function LimitForm({ tenant, row, keys, onClose }: FormProps) {
           </Field>
         ))}
       </fieldset>
-      {put.error && <Failure error={put.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={put.isPending}>
-          Save limits
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }
 
@@ -164,8 +155,7 @@ function DeleteLimits({ tenant, row, scope, onClose }: TabProps & { row: LimitRo
       onClose={onClose}
       title={`Delete the limits of ${scope.charAt(0).toLowerCase()}${scope.slice(1)}?`}
       action="Delete limits"
-      error={remove.error}
-      busy={remove.isPending}
+      change={remove}
       onConfirm={() => remove.mutate({ path: { project_id: tenant.id, limit_id: row.id } }, { onSuccess: onClose })}
     >
       <p>Other rows still hold. Where there is none, nothing is limited any more, within two seconds.</p>

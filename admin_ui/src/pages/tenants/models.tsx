@@ -1,5 +1,4 @@
 /** Which served names the tenant sees: those whose routes match, less what its permissions take away. */
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { usePoolNames, useServedNames } from "@/api/names";
@@ -9,7 +8,7 @@ import type { ModelPermission, Route } from "@/api/shapes";
 import { plural } from "@/lib/format";
 import { Status, Tag } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Select } from "@/ui/field";
 import { Panel, Section } from "@/ui/page";
 import { Empty, Failure, Loaded } from "@/ui/states";
@@ -103,14 +102,13 @@ function PermissionForm({ tenant, permission, names, onClose }: FormProps) {
     },
   };
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     if (mode === "all") clear.mutate({ path }, done);
     else set.mutate({ path, body: { mode, model_ids: listed } }, done);
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[set, clear]} action="Save" onSubmit={submit} onClose={onClose}>
       <Field label="May use">
         <Select value={mode} onChange={(event) => setMode(event.target.value as typeof mode)}>
           <option value="all">Every model that a route leads to</option>
@@ -125,13 +123,6 @@ function PermissionForm({ tenant, permission, names, onClose }: FormProps) {
           ))}
         </Panel>
       )}
-      {(set.error ?? clear.error) && <Failure error={(set.error ?? clear.error)!} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={set.isPending || clear.isPending}>
-          Save
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

@@ -1,14 +1,12 @@
 /** A new tenant and its first key in one go, ending in something that can be pasted and run. */
 import { Link } from "@tanstack/react-router";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { useServedNames } from "@/api/names";
 import { useChange } from "@/api/queries";
 import type { Project, ShownKey } from "@/api/shapes";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input } from "@/ui/field";
-import { Failure } from "@/ui/states";
 import { NewKeyShown } from "./snippets";
 
 export function NewTenant({ open, onClose }: { open: boolean; onClose: () => void }) {
@@ -28,10 +26,8 @@ function Steps({ onClose }: { onClose: () => void }) {
   const models = useServedNames();
   const createTenant = useChange("POST /v1/organization/projects", ["GET /v1/organization/projects"]);
   const createKey = useChange("POST /v1/organization/projects/{project_id}/api_keys", ["GET /v1/organization/projects/{project_id}/api_keys"]);
-  const error = createTenant.error ?? createKey.error;
 
-  async function submit(event: FormEvent) {
-    event.preventDefault();
+  async function submit() {
     try {
       const owner = tenant ?? (await createTenant.mutateAsync({ body: { name, fairness_weight: Number(weight) } }));
       setTenant(owner);
@@ -57,7 +53,7 @@ function Steps({ onClose }: { onClose: () => void }) {
     );
   }
   return (
-    <form onSubmit={(event) => void submit(event)} className="space-y-4">
+    <DialogForm changes={[createTenant, createKey]} action="Create tenant and key" onSubmit={() => void submit()} onClose={onClose}>
       <Field label="Name" hint="As it will stand on bills and in lists.">
         <Input value={name} onChange={(event) => setName(event.target.value)} required maxLength={200} autoFocus disabled={tenant !== null} />
       </Field>
@@ -69,13 +65,6 @@ function Steps({ onClose }: { onClose: () => void }) {
           <Input type="number" min={1} max={1000} value={weight} onChange={(event) => setWeight(event.target.value)} required disabled={tenant !== null} />
         </Field>
       </div>
-      {error && <Failure error={error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={createTenant.isPending || createKey.isPending}>
-          Create tenant and key
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

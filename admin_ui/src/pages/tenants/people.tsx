@@ -1,12 +1,11 @@
 /** Who of the organisation's users belongs to the tenant, and as what. */
 import { Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import { When } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty, Failure } from "@/ui/states";
@@ -85,12 +84,11 @@ function AddForm({ tenant, onClose }: TabProps & { onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<"owner" | "member">("member");
   const add = useChange("POST /v1/organization/projects/{project_id}/users", [LIST]);
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     add.mutate({ path: { project_id: tenant.id }, body: { email, role } }, { onSuccess: onClose });
   }
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[add]} action="Add" onSubmit={submit} onClose={onClose}>
       <Field label="Email of a user" hint="New users are made under Settings.">
         <Input type="email" value={email} onChange={(event) => setEmail(event.target.value)} required autoFocus />
       </Field>
@@ -100,13 +98,6 @@ function AddForm({ tenant, onClose }: TabProps & { onClose: () => void }) {
           <option value="owner">Owner: keys and alerts</option>
         </Select>
       </Field>
-      {add.error && <Failure error={add.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={add.isPending}>
-          Add
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

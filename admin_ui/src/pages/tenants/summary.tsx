@@ -100,8 +100,7 @@ function About({ tenant }: TabProps) {
         title={`Archive ${tenant.name}?`}
         action="Archive tenant"
         typed={tenant.name}
-        error={archive.error}
-        busy={archive.isPending}
+        change={archive}
         onConfirm={() => archive.mutate({ path: { project_id: tenant.id } }, { onSuccess: () => setArchiving(false) })}
       >
         <p>All of its keys stop working within two seconds, on every gateway. Its requests, costs and audit log stay. This cannot be undone.</p>

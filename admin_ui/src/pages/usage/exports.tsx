@@ -1,6 +1,5 @@
 /** Closed days of the ledger as files for a bill, a warehouse or a spreadsheet. */
 import { Download, Plus } from "lucide-react";
-import type { FormEvent } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import type { ApiError } from "@/api/client";
@@ -13,10 +12,10 @@ import { isoDay, nowUnix, utcDay } from "@/lib/time";
 import type { Tone } from "@/ui/bits";
 import { Status, Tag, Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Dialog } from "@/ui/dialog";
+import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
-import { Empty, Failure } from "@/ui/states";
+import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 import { saveFile } from "./explorer";
@@ -112,8 +111,7 @@ function ExportForm({ onClose }: { onClose: () => void }) {
   const projects = useProjects();
   const create = useChange("POST /v1/organization/exports", [LIST]);
 
-  function submit(event: FormEvent) {
-    event.preventDefault();
+  function submit() {
     create.mutate(
       { body: { format, start_date: first, end_date: isoDay(Date.parse(last) / 1000 + 86_400), ...(tenant ? { project_id: tenant } : {}) } },
       {
@@ -126,7 +124,7 @@ function ExportForm({ onClose }: { onClose: () => void }) {
   }
 
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <DialogForm changes={[create]} action="Make the export" onSubmit={submit} onClose={onClose}>
       <div className="grid grid-cols-2 gap-4">
         <Field label="First day">
           <Input type="date" value={first} onChange={(event) => setFirst(event.target.value)} required />
@@ -154,13 +152,6 @@ function ExportForm({ onClose }: { onClose: () => void }) {
           </Select>
         </Field>
       </div>
-      {create.error && <Failure error={create.error} />}
-      <div className="flex justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={create.isPending}>
-          Make the export
-        </Button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

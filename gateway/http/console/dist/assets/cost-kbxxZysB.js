@@ -1,1 +1,0 @@
-import{H as e}from"./index-CEraBx1s.js";import{t}from"./explorer-BUAPSNMf.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i({tenant:n}){let i=e({strict:!1});return(0,r.jsx)(t,{search:i,fixed:n.id})}export{i as TenantCost};

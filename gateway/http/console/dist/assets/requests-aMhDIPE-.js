@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-B-5Ei8Rz.js";

@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-C-jDkgA1.js";
