@@ -39,6 +39,16 @@ export const toast = {
   error: (text: string) => add("error", text),
 };
 
+/** What follows a change that a dialog made: it says so and is gone. */
+export function closing(onClose: () => void, text: string): { onSuccess: () => void } {
+  return {
+    onSuccess: () => {
+      toast.success(text);
+      onClose();
+    },
+  };
+}
+
 function watch(tell: () => void): () => void {
   watchers.add(tell);
   return () => watchers.delete(tell);

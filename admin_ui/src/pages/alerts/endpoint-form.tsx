@@ -6,7 +6,7 @@ import { CopyButton } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 
 const LIST = "GET /v1/organization/webhook_endpoints";
 const FORMATS = [
@@ -46,15 +46,7 @@ function EndpointForm({ endpoint, onClose }: Props) {
     const body = { name, event_types: wanted, ...(isPager ? {} : { url }), ...(key ? { routing_key: key } : {}) };
     if (endpoint === null) create.mutate({ body: { ...body, format } });
     else
-      update.mutate(
-        { path: { endpoint_id: endpoint.id }, body },
-        {
-          onSuccess: () => {
-            toast.success("Endpoint saved");
-            onClose();
-          },
-        },
-      );
+      update.mutate({ path: { endpoint_id: endpoint.id }, body }, closing(onClose, "Endpoint saved"));
   }
 
   if (create.data) return <SecretShown endpoint={create.data} onClose={onClose} />;

@@ -11,7 +11,7 @@ import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty, Failure } from "@/ui/states";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 import { detailsOf, Fired, titleOf } from "./fired";
@@ -92,15 +92,7 @@ function SilenceForm({ episode, onClose }: { episode: AlertEpisode; onClose: () 
   const [reason, setReason] = useState("");
   const create = useChange("POST /v1/organization/alert_silences", [EPISODES, SILENCES]);
   function submit() {
-    create.mutate(
-      { body: { source: episode.source, scope: episode.scope, project_id: episode.project_id, lasts_s: Number(lasts), reason } },
-      {
-        onSuccess: () => {
-          toast.success("Silenced: nobody is told");
-          onClose();
-        },
-      },
-    );
+    create.mutate({ body: { source: episode.source, scope: episode.scope, project_id: episode.project_id, lasts_s: Number(lasts), reason } }, closing(onClose, "Silenced: nobody is told"));
   }
   return (
     <DialogForm changes={[create]} action="Silence" onSubmit={submit} onClose={onClose}>

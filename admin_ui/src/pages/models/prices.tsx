@@ -1,6 +1,6 @@
 import { Plus } from "lucide-react";
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import type { Price } from "@/api/shapes";
 import { words } from "@/lib/format";
@@ -89,12 +89,7 @@ function PriceForm({ onClose, known }: { onClose: () => void; known: Price[] }) 
           ...(from === "" ? {} : { valid_from: new Date(from).toISOString() }),
         },
       },
-      {
-        onSuccess: () => {
-          toast.success(`${sku} has a new price`);
-          onClose();
-        },
-      },
+      closing(onClose, `${sku} has a new price`),
     );
   }
 

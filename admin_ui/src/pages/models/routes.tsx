@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { usePoolNames, usePools, useProjectNames, useProjects } from "@/api/names";
 import { useApi, useChange, useList } from "@/api/queries";
 import type { Price, Route } from "@/api/shapes";
@@ -94,12 +94,7 @@ function RouteForm({ route, onClose }: { route: Route | null; onClose: () => voi
   const create = useChange("POST /v1/organization/routes", [LIST]);
   const update = useChange("PATCH /v1/organization/routes/{route_id}", [LIST]);
   const poolId = pool || (pools[0]?.id ?? "");
-  const done = {
-    onSuccess: () => {
-      toast.success("Route saved");
-      onClose();
-    },
-  };
+  const done = closing(onClose, "Route saved");
 
   function submit() {
     const body = { pool_id: poolId, sku, default_max_output: Number(output), published };

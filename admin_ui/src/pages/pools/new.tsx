@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useChange } from "@/api/queries";
 import type { PoolSpec } from "@/api/shapes";
 import { Dialog, DialogForm } from "@/ui/dialog";
@@ -27,15 +27,7 @@ function PoolForm({ onClose }: { onClose: () => void }) {
   function submit() {
     const spec = specOf(draft);
     if (spec === null) return;
-    create.mutate(
-      { body: { name, spec } },
-      {
-        onSuccess: () => {
-          toast.success(`${name} is being started`);
-          onClose();
-        },
-      },
-    );
+    create.mutate({ body: { name, spec } }, closing(onClose, `${name} is being started`));
   }
   return (
     <DialogForm changes={[create]} action="Create pool" disabled={specOf(draft) === null} onSubmit={submit} onClose={onClose}>

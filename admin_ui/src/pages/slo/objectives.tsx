@@ -1,7 +1,7 @@
 /** What is promised: to whom, about which model, how often and how fast. */
 import { Plus } from "lucide-react";
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useProjectNames, useProjects, useServedNames } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
 import type { Objective } from "@/api/schema";
@@ -92,12 +92,7 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
 
   function submit() {
     const promise = { target: Number((Number(target) / 100).toFixed(6)), threshold_ms: sli === "availability" ? null : Number(threshold) };
-    const done = {
-      onSuccess: () => {
-        toast.success("Objective saved");
-        onClose();
-      },
-    };
+    const done = closing(onClose, "Objective saved");
     if (isNew) create.mutate({ body: { ...promise, sli, class: kind, project_id: tenant || null, model: model || null } }, done);
     else update.mutate({ path: { objective_id: objective.id }, body: promise }, done);
   }

@@ -1,7 +1,7 @@
 /** What the tenant may spend, and how far it is: bars to read, a form to change them. */
 import { Plus } from "lucide-react";
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import type { Budget } from "@/api/shapes";
 import { words } from "@/lib/format";
@@ -101,12 +101,7 @@ function BudgetForm({ tenant, budget, onClose }: TabProps & { budget: Budget | n
   const create = useChange("POST /v1/organization/budgets", [LIST]);
   const update = useChange("POST /v1/organization/budgets/{budget_id}", [LIST]);
   const amount = parseUsd(limit);
-  const done = {
-    onSuccess: () => {
-      toast.success("Budget saved");
-      onClose();
-    },
-  };
+  const done = closing(onClose, "Budget saved");
 
   function submit() {
     if (amount === null) return;

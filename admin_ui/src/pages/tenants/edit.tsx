@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useChange } from "@/api/queries";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input } from "@/ui/field";
@@ -19,15 +19,7 @@ function Form({ tenant, onClose }: TabProps & { onClose: () => void }) {
   const update = useChange("POST /v1/organization/projects/{project_id}", ["GET /v1/organization/projects", "GET /v1/organization/projects/{project_id}"]);
 
   function submit() {
-    update.mutate(
-      { path: { project_id: tenant.id }, body: { name, fairness_weight: Number(weight) } },
-      {
-        onSuccess: () => {
-          toast.success("Saved");
-          onClose();
-        },
-      },
-    );
+    update.mutate({ path: { project_id: tenant.id }, body: { name, fairness_weight: Number(weight) } }, closing(onClose, "Saved"));
   }
 
   return (

@@ -1,6 +1,6 @@
 /** The three things that happen to a key. */
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useServedNames } from "@/api/names";
 import { useChange } from "@/api/queries";
 import type { ApiKey, ShownKey } from "@/api/shapes";
@@ -155,15 +155,7 @@ export function RevokeKey({ open, onClose, tenant, apiKey, requests }: Props & {
       typed={apiKey.name}
       change={revoke}
       onConfirm={() =>
-        revoke.mutate(
-          { path: { project_id: tenant.id, key_id: apiKey.id } },
-          {
-            onSuccess: () => {
-              toast.success(`${apiKey.name} is revoked`);
-              onClose();
-            },
-          },
-        )
+        revoke.mutate({ path: { project_id: tenant.id, key_id: apiKey.id } }, closing(onClose, `${apiKey.name} is revoked`))
       }
     >
       <p>

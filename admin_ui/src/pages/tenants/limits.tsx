@@ -1,7 +1,7 @@
 /** How fast and how much at once: rows of limits per scope, then the budgets. */
 import { Plus } from "lucide-react";
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { useServedNames } from "@/api/names";
 import { useApi, useChange, useList } from "@/api/queries";
 import type { LimitRow } from "@/api/shapes";
@@ -102,15 +102,7 @@ function LimitForm({ tenant, row, keys, onClose }: FormProps) {
 
   function submit() {
     const given = Object.fromEntries(KINDS.map(([kind]) => [kind, values[kind] === "" ? null : Number(values[kind])]));
-    put.mutate(
-      { path: { project_id: tenant.id }, body: { ...given, key_id: key || null, served_model: model || null } },
-      {
-        onSuccess: () => {
-          toast.success("Limits saved");
-          onClose();
-        },
-      },
-    );
+    put.mutate({ path: { project_id: tenant.id }, body: { ...given, key_id: key || null, served_model: model || null } }, closing(onClose, "Limits saved"));
   }
 
   return (

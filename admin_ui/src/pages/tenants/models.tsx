@@ -1,6 +1,6 @@
 /** Which served names the tenant sees: those whose routes match, less what its permissions take away. */
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing } from "@/ui/toast";
 import { usePoolNames, useServedNames } from "@/api/names";
 import { useApi, useChange } from "@/api/queries";
 import { may } from "@/api/session";
@@ -95,12 +95,7 @@ function PermissionForm({ tenant, permission, names, onClose }: FormProps) {
   const set = useChange("POST /v1/organization/projects/{project_id}/model_permissions", [PERMISSION]);
   const clear = useChange("DELETE /v1/organization/projects/{project_id}/model_permissions", [PERMISSION]);
   const path = { project_id: tenant.id };
-  const done = {
-    onSuccess: () => {
-      toast.success("Permissions saved");
-      onClose();
-    },
-  };
+  const done = closing(onClose, "Permissions saved");
 
   function submit() {
     if (mode === "all") clear.mutate({ path }, done);

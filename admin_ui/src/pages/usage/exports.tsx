@@ -1,7 +1,7 @@
 /** Closed days of the ledger as files for a bill, a warehouse or a spreadsheet. */
 import { Download, Plus } from "lucide-react";
 import { useState } from "react";
-import { toast } from "@/ui/toast";
+import { closing, toast } from "@/ui/toast";
 import type { ApiError } from "@/api/client";
 import { download } from "@/api/client";
 import { useProjectNames, useProjects } from "@/api/names";
@@ -112,15 +112,7 @@ function ExportForm({ onClose }: { onClose: () => void }) {
   const create = useChange("POST /v1/organization/exports", [LIST]);
 
   function submit() {
-    create.mutate(
-      { body: { format, start_date: first, end_date: isoDay(Date.parse(last) / 1000 + 86_400), ...(tenant ? { project_id: tenant } : {}) } },
-      {
-        onSuccess: () => {
-          toast.success("The export is being made");
-          onClose();
-        },
-      },
-    );
+    create.mutate({ body: { format, start_date: first, end_date: isoDay(Date.parse(last) / 1000 + 86_400), ...(tenant ? { project_id: tenant } : {}) } }, closing(onClose, "The export is being made"));
   }
 
   return (

@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-B_6g4thg.js";

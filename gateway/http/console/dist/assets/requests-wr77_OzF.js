@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-C-jDkgA1.js";
