@@ -1,4 +1,5 @@
 /** A page's heading, its sections and cards. */
+import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useEffect } from "react";
 import { cn } from "@/lib/cn";
@@ -8,17 +9,24 @@ interface PageProps {
   lead?: ReactNode;
   actions?: ReactNode;
   wide?: boolean;
-  above?: ReactNode;
+  /** The list that it is one of. */
+  within?: { to: "/requests" | "/tenants" | "/pools"; title: string };
   children: ReactNode;
 }
 
-export function Page({ title, lead, actions, wide, above, children }: PageProps) {
+export function Page({ title, lead, actions, wide, within, children }: PageProps) {
   useEffect(() => {
     document.title = `${title} · Tollway`;
   }, [title]);
   return (
     <div className={cn("mx-auto w-full px-4 py-5 sm:px-6", wide ? "max-w-[1600px]" : "max-w-[1280px]")}>
-      {above}
+      {within && (
+        <nav aria-label="Where you are" className="mb-1 text-[13px] text-ink-2">
+          <Link to={within.to} className="hover:text-ink hover:underline">
+            {within.title}
+          </Link>
+        </nav>
+      )}
       <header className="mb-5 flex flex-wrap items-start gap-x-4 gap-y-3">
         <div className="min-w-0 flex-[1_1_280px]">
           <h1 className="text-[19px] leading-7 font-semibold tracking-[-0.01em] break-words">{title}</h1>

@@ -1,5 +1,5 @@
 /** One pool: its replicas with what they do, and what can be done: scale, change, drain, start, delete. */
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useProjectNames } from "@/api/names";
@@ -27,13 +27,7 @@ export function PoolPage() {
   return (
     <Page
       title={query.data?.name ?? "Pool"}
-      above={
-        <nav aria-label="Where you are" className="mb-1 text-[13px] text-ink-2">
-          <Link to="/pools" className="hover:text-ink hover:underline">
-            Pools
-          </Link>
-        </nav>
-      }
+      within={{ to: "/pools", title: "Pools" }}
       lead={
         <span className="flex flex-wrap items-center gap-2">
           <Id>{poolId}</Id>

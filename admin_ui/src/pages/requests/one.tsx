@@ -20,13 +20,7 @@ export function RequestPage() {
   return (
     <Page
       title="Request"
-      above={
-        <nav aria-label="Where you are" className="mb-1 text-[13px] text-ink-2">
-          <Link to="/requests" className="hover:text-ink hover:underline">
-            Requests
-          </Link>
-        </nav>
-      }
+      within={{ to: "/requests", title: "Requests" }}
       lead={
         <span className="flex flex-wrap items-center gap-2">
           <Id>{requestId}</Id>

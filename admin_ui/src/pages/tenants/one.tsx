@@ -1,5 +1,5 @@
 /** One tenant: everything about it on one page, in tabs. */
-import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { useParams, useSearch } from "@tanstack/react-router";
 import type { ComponentType } from "react";
 import { lazy, Suspense } from "react";
 import { useApi } from "@/api/queries";
@@ -57,13 +57,7 @@ export function Tenant() {
   return (
     <Page
       title={tenant?.name ?? "Tenant"}
-      above={
-        <nav aria-label="Where you are" className="mb-1 text-[13px] text-ink-2">
-          <Link to="/tenants" className="hover:text-ink hover:underline">
-            Tenants
-          </Link>
-        </nav>
-      }
+      within={{ to: "/tenants", title: "Tenants" }}
       lead={
         <span className="flex flex-wrap items-center gap-2">
           <Id>{tenantId}</Id>

@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-B_6g4thg.js";

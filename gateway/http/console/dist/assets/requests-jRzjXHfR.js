@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-CWvqxvz6.js";
