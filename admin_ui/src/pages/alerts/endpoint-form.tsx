@@ -2,8 +2,8 @@
 import { useState } from "react";
 import { useApi, useChange } from "@/api/queries";
 import type { NewOperatorEndpoint, OperatorEndpoint } from "@/api/schema";
-import { CopyButton } from "@/ui/bits";
 import { Button } from "@/ui/button";
+import { Secret } from "@/ui/copyable";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
 import { closing } from "@/ui/toast";
@@ -90,13 +90,9 @@ function EndpointForm({ endpoint, onClose }: Props) {
 function SecretShown({ endpoint, onClose }: { endpoint: NewOperatorEndpoint; onClose: () => void }) {
   return (
     <div className="space-y-4">
-      <div className="rounded-md border border-warn/40 bg-warn-soft px-3 py-2 text-[13px]">This is the only time the signing secret is shown. The receiver checks each delivery with it.</div>
-      <div className="flex items-center gap-2">
-        <code aria-label="The signing secret" className="min-w-0 flex-1 truncate rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[13px]">
-          {endpoint.signing_secret}
-        </code>
-        <CopyButton text={endpoint.signing_secret} label="Copy secret" look="primary" />
-      </div>
+      <Secret label="The signing secret" value={endpoint.signing_secret} action="Copy secret">
+        This is the only time the signing secret is shown. The receiver checks each delivery with it.
+      </Secret>
       <div className="flex justify-end">
         <Button onClick={onClose}>Done</Button>
       </div>

@@ -3,8 +3,9 @@ import { useState } from "react";
 import { useChange, useList } from "@/api/queries";
 import type { AdminKey } from "@/api/shapes";
 import { words } from "@/lib/format";
-import { CopyButton, Id, When } from "@/ui/bits";
+import { Id, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
+import { Secret } from "@/ui/copyable";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
@@ -63,13 +64,9 @@ function KeyForm({ onClose }: { onClose: () => void }) {
   if (create.data) {
     return (
       <div className="space-y-4">
-        <div className="rounded-md border border-warn/40 bg-warn-soft px-3 py-2 text-[13px]">This is the only time the key is shown.</div>
-        <div className="flex items-center gap-2">
-          <code aria-label="The new key" className="min-w-0 flex-1 truncate rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[13px]">
-            {create.data.value}
-          </code>
-          <CopyButton text={create.data.value ?? ""} label="Copy key" look="primary" />
-        </div>
+        <Secret label="The new key" value={create.data.value ?? ""} action="Copy key">
+          This is the only time the key is shown.
+        </Secret>
         <div className="flex justify-end">
           <Button onClick={onClose}>Done</Button>
         </div>

@@ -5,8 +5,9 @@ import { useChange, useList } from "@/api/queries";
 import type { LinkedInvite } from "@/api/schema";
 import type { Invite, User } from "@/api/shapes";
 import { plural, words } from "@/lib/format";
-import { CopyButton, Status, Tag, Time, When } from "@/ui/bits";
+import { Status, Tag, Time, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
+import { Copyable } from "@/ui/copyable";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
@@ -112,12 +113,7 @@ function Invited({ invite, onClose }: { invite: LinkedInvite; onClose: () => voi
       {invite.accept_url && (
         <>
           <p>Give this link to {invite.email}. It is good once, until <Time at={invite.expires_at} />, and is not shown again.</p>
-          <div className="flex items-center gap-2">
-            <code aria-label="The invitation’s link" className="min-w-0 flex-1 truncate rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[13px]">
-              {invite.accept_url}
-            </code>
-            <CopyButton text={invite.accept_url} label="Copy link" look="primary" />
-          </div>
+          <Copyable label="The invitation’s link" value={invite.accept_url} action="Copy link" />
         </>
       )}
       <div className="flex justify-end">

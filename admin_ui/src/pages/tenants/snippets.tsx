@@ -2,6 +2,7 @@
 import { useState } from "react";
 import { cn } from "@/lib/cn";
 import { CopyButton } from "@/ui/bits";
+import { Secret } from "@/ui/copyable";
 import { Field, Select } from "@/ui/field";
 
 export const LANGUAGES = ["Python", "curl", "TypeScript"] as const;
@@ -44,13 +45,9 @@ console.log(answer.choices[0].message.content);`;
 export function NewKeyShown({ value, models }: { value: string; models: string[] }) {
   return (
     <div className="space-y-4">
-      <div className="rounded-md border border-warn/40 bg-warn-soft px-3 py-2 text-[13px]">This is the only time the key is shown. Copy it now, and keep it where secrets are kept.</div>
-      <div className="flex items-center gap-2">
-        <code aria-label="The new key" className="min-w-0 flex-1 truncate rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[13px]">
-          {value}
-        </code>
-        <CopyButton text={value} label="Copy key" look="primary" />
-      </div>
+      <Secret label="The new key" value={value} action="Copy key">
+        This is the only time the key is shown. Copy it now, and keep it where secrets are kept.
+      </Secret>
       <Snippets value={value} models={models} />
     </div>
   );

@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-TO49zG12.js";

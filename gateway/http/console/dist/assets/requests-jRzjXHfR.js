@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-CWvqxvz6.js";
