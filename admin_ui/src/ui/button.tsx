@@ -1,3 +1,4 @@
+import { Plus } from "lucide-react";
 import { Slot } from "radix-ui";
 import type { ComponentProps } from "react";
 import type { OperationName } from "@/api/client";
@@ -32,4 +33,14 @@ export function Button({ look = "plain", size = "normal", asChild, busy, needs, 
   );
   if (asChild) return <Slot.Root className={classes} {...rest} />;
   return <button type={type} className={classes} disabled={disabled || busy} aria-busy={busy || undefined} {...rest} />;
+}
+
+/** Begins something new. */
+export function AddButton({ children, ...rest }: Omit<Props, "look" | "asChild">) {
+  return (
+    <Button look="primary" size="small" {...rest}>
+      <Plus />
+      {children}
+    </Button>
+  );
 }

@@ -22,6 +22,26 @@ export interface Column<R> {
   needs?: OperationName;
 }
 
+/** The buttons of lines that can be changed and deleted by whoever may do the one that is named. */
+export function changeOrDelete<R>(needs: OperationName, onChange: (row: R) => void, onDelete: (row: R) => void): Column<R> {
+  return {
+    head: "Actions",
+    action: true,
+    needs,
+    right: true,
+    cell: (row) => (
+      <span className="inline-flex gap-1">
+        <Button size="small" look="quiet" onClick={() => onChange(row)}>
+          Change
+        </Button>
+        <Button size="small" look="quiet" className="text-bad" onClick={() => onDelete(row)}>
+          Delete
+        </Button>
+      </span>
+    ),
+  };
+}
+
 interface TableProps<R> {
   label: string;
   columns: Column<R>[];

@@ -1,12 +1,11 @@
 /** Who is told: the operator's endpoints, what was delivered to each, and another try. */
-import { Plus } from "lucide-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { useChange, useList } from "@/api/queries";
 import type { OperatorEndpoint } from "@/api/schema";
 import { plural, words } from "@/lib/format";
 import { Status, Tag, Time } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
@@ -28,10 +27,7 @@ export function Webhooks() {
   const { query, rows } = useList(LIST, { query: { limit: 50 } });
   const shown = rows.find((one) => one.id === chosen) ?? rows[0];
   const add = (
-    <Button look="primary" size="small" onClick={() => setDoing({ what: "set", endpoint: null })}>
-      <Plus />
-      New endpoint
-    </Button>
+    <AddButton onClick={() => setDoing({ what: "set", endpoint: null })}>New endpoint</AddButton>
   );
   return (
     <>

@@ -1,4 +1,3 @@
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { closing } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
@@ -7,7 +6,7 @@ import { words } from "@/lib/format";
 import { perMillion, perToken } from "@/lib/money";
 import { nowUnix } from "@/lib/time";
 import { Status, Tag, Time } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input } from "@/ui/field";
 import { Section } from "@/ui/page";
@@ -31,10 +30,7 @@ export function Prices() {
     { head: "Until", cell: (row) => <Time at={row.valid_until} /> },
   ];
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/prices" onClick={() => setMaking(true)}>
-      <Plus />
-      New price
-    </Button>
+    <AddButton needs="POST /v1/organization/prices" onClick={() => setMaking(true)}>New price</AddButton>
   );
   return (
     <Section

@@ -1,5 +1,4 @@
 import { Link } from "@tanstack/react-router";
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { closing } from "@/ui/toast";
 import { usePoolNames, usePools, useProjectNames, useProjects } from "@/api/names";
@@ -9,13 +8,13 @@ import { count } from "@/lib/format";
 import { perMillion } from "@/lib/money";
 import { nowUnix } from "@/lib/time";
 import { Status, Tag } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
-import { PagedTable } from "@/ui/table";
+import { changeOrDelete, PagedTable } from "@/ui/table";
 
 const LIST = "GET /v1/organization/routes";
 type Doing = { what: "set"; route: Route | null } | { what: "delete"; route: Route } | null;
@@ -36,28 +35,10 @@ export function Routes() {
     { head: "Cached, $/M", right: true, cell: (row) => priceOf(prices, row.sku, "cached_input") },
     { head: "Out, $/M", right: true, cell: (row) => priceOf(prices, row.sku, "output") },
     { head: "Default output", right: true, cell: (row) => count(row.default_max_output) },
-    {
-      head: "Actions",
-      action: true,
-      needs: "DELETE /v1/organization/routes/{route_id}",
-      right: true,
-      cell: (row) => (
-        <span key="actions" className="inline-flex gap-1">
-          <Button size="small" look="quiet" onClick={() => setDoing({ what: "set", route: row })}>
-            Change
-          </Button>
-          <Button size="small" look="quiet" className="text-bad" onClick={() => setDoing({ what: "delete", route: row })}>
-            Delete
-          </Button>
-        </span>
-      ),
-    },
+    changeOrDelete("DELETE /v1/organization/routes/{route_id}", (row) => setDoing({ what: "set", route: row }), (row) => setDoing({ what: "delete", route: row })),
   ];
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/routes" onClick={() => setDoing({ what: "set", route: null })}>
-      <Plus />
-      New route
-    </Button>
+    <AddButton needs="POST /v1/organization/routes" onClick={() => setDoing({ what: "set", route: null })}>New route</AddButton>
   );
   return (
     <Section title="Routes" lead="The same name may lead two tenants to two pools." actions={rows.length > 0 && add}>

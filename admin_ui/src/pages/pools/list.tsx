@@ -1,12 +1,11 @@
 /** The pools: what each runs, and how its replicas are. */
 import { Link } from "@tanstack/react-router";
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useList } from "@/api/queries";
 import type { Pool } from "@/api/shapes";
 import { count, percent, plural } from "@/lib/format";
 import { Bar, Freshness, Status, Tag } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Page, Panel } from "@/ui/page";
 import { Empty, Failure, SkeletonRows } from "@/ui/states";
 import { NewPool } from "./new";
@@ -19,10 +18,7 @@ export function Pools() {
   const [making, setMaking] = useState(false);
   const { query, rows } = useList("GET /v1/organization/pools", { query: { limit: 50 } }, { everyMs: LIVE_MS });
   const add = (
-    <Button look="primary" needs="POST /v1/organization/pools" onClick={() => setMaking(true)}>
-      <Plus />
-      New pool
-    </Button>
+    <AddButton size="normal" needs="POST /v1/organization/pools" onClick={() => setMaking(true)}>New pool</AddButton>
   );
   return (
     <Page

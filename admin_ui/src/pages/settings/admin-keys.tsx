@@ -1,10 +1,9 @@
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useChange, useList } from "@/api/queries";
 import type { AdminKey } from "@/api/shapes";
 import { words } from "@/lib/format";
 import { Id, When } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Secret } from "@/ui/copyable";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
@@ -41,10 +40,7 @@ export function AdminKeys() {
     },
   ];
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/admin_api_keys" onClick={() => setMaking(true)}>
-      <Plus />
-      New admin key
-    </Button>
+    <AddButton needs="POST /v1/organization/admin_api_keys" onClick={() => setMaking(true)}>New admin key</AddButton>
   );
   return (
     <Section title="Admin keys" lead="For programs that operate this installation. Whatever is changed, one owner’s key stays." actions={add}>

@@ -1,4 +1,3 @@
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useProjects } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
@@ -6,7 +5,7 @@ import type { LinkedInvite } from "@/api/schema";
 import type { Invite, User } from "@/api/shapes";
 import { plural, words } from "@/lib/format";
 import { Status, Tag, Time, When } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Copyable } from "@/ui/copyable";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
@@ -55,10 +54,7 @@ export function Users() {
     },
   ];
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/invites" onClick={() => setAdding(true)}>
-      <Plus />
-      Invite somebody
-    </Button>
+    <AddButton needs="POST /v1/organization/invites" onClick={() => setAdding(true)}>Invite somebody</AddButton>
   );
   return (
     <>

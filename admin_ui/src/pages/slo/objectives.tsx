@@ -1,5 +1,4 @@
 /** What is promised: to whom, about which model, how often and how fast. */
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { closing } from "@/ui/toast";
 import { useProjectNames, useProjects, useServedNames } from "@/api/names";
@@ -7,13 +6,13 @@ import { useChange, useList } from "@/api/queries";
 import type { Objective } from "@/api/schema";
 import { ms, words } from "@/lib/format";
 import { Status } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
-import { PagedTable } from "@/ui/table";
+import { changeOrDelete, PagedTable } from "@/ui/table";
 
 const LIST = "GET /v1/organization/objectives";
 const BOARD = "GET /v1/organization/slo/board";
@@ -35,28 +34,10 @@ export function Objectives() {
     { head: "Class", cell: (row) => words(row.class) },
     { head: "Window", right: true, cell: (row) => `${row.window_days} days` },
     { head: "State", cell: (row) => (row.is_counted ? <Status tone="good">Counted</Status> : <Status tone="busy">Counting its past</Status>) },
-    {
-      head: "Actions",
-      action: true,
-      right: true,
-      needs: "DELETE /v1/organization/objectives/{objective_id}",
-      cell: (row) => (
-        <span className="inline-flex gap-1">
-          <Button size="small" look="quiet" onClick={() => setDoing({ what: "set", objective: row })}>
-            Change
-          </Button>
-          <Button size="small" look="quiet" className="text-bad" onClick={() => setDoing({ what: "delete", objective: row })}>
-            Delete
-          </Button>
-        </span>
-      ),
-    },
+    changeOrDelete("DELETE /v1/organization/objectives/{objective_id}", (row) => setDoing({ what: "set", objective: row }), (row) => setDoing({ what: "delete", objective: row })),
   ];
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/objectives" onClick={() => setDoing({ what: "set", objective: null })}>
-      <Plus />
-      New objective
-    </Button>
+    <AddButton needs="POST /v1/organization/objectives" onClick={() => setDoing({ what: "set", objective: null })}>New objective</AddButton>
   );
   return (
     <Section title="Objectives" lead="Refusals for a quota are no failures; refusals for want of capacity and errors are." actions={rows.length > 0 && add}>

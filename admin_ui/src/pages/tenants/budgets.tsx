@@ -1,5 +1,4 @@
 /** What the tenant may spend, and how far it is: bars to read, a form to change them. */
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { closing } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
@@ -8,7 +7,7 @@ import { words } from "@/lib/format";
 import { exactUsd, parseUsd, plainUsd, usd } from "@/lib/money";
 import type { Tone } from "@/ui/bits";
 import { Bar, Money, Status, Time } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
 import { Panel, Section } from "@/ui/page";
@@ -22,10 +21,7 @@ export function BudgetBars({ tenant, editable }: TabProps & { editable?: boolean
   const [doing, setDoing] = useState<{ what: "create" } | { what: "edit" | "delete"; budget: Budget } | null>(null);
   const close = () => setDoing(null);
   const add = editable && (
-    <Button size="small" look="primary" needs="POST /v1/organization/budgets" onClick={() => setDoing({ what: "create" })}>
-      <Plus />
-      New budget
-    </Button>
+    <AddButton needs="POST /v1/organization/budgets" onClick={() => setDoing({ what: "create" })}>New budget</AddButton>
   );
   return (
     <Section title="Budgets" lead={editable ? "A hard budget refuses requests once it is spent; a soft one only tells." : undefined} actions={rows.length > 0 && add}>

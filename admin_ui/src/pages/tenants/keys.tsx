@@ -1,12 +1,11 @@
 /** The tenant's keys: make one, rotate one with a grace period, revoke one. */
-import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 import { useApi, useList } from "@/api/queries";
 import type { ApiKey } from "@/api/shapes";
 import { compact } from "@/lib/format";
 import { nowUnix } from "@/lib/time";
 import { Id, Money, Status, Tag, When } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -49,10 +48,9 @@ export function Keys({ tenant }: TabProps) {
     },
   ];
   const create = (
-    <Button look="primary" size="small" needs="POST /v1/organization/projects/{project_id}/api_keys" onClick={() => setDoing({ what: "create" })} disabled={tenant.status !== "active"}>
-      <Plus />
+    <AddButton needs="POST /v1/organization/projects/{project_id}/api_keys" onClick={() => setDoing({ what: "create" })} disabled={tenant.status !== "active"}>
       New key
-    </Button>
+    </AddButton>
   );
   return (
     <Section title="API keys" lead="A change takes effect on every gateway within two seconds." actions={create}>

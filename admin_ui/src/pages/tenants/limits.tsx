@@ -1,18 +1,17 @@
 /** How fast and how much at once: rows of limits per scope, then the budgets. */
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { closing } from "@/ui/toast";
 import { useServedNames } from "@/api/names";
 import { useApi, useChange, useList } from "@/api/queries";
 import type { LimitRow } from "@/api/shapes";
 import { count } from "@/lib/format";
-import { Button } from "@/ui/button";
+import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
-import { PagedTable } from "@/ui/table";
+import { changeOrDelete, PagedTable } from "@/ui/table";
 import { BudgetBars } from "./budgets";
 import type { TabProps } from "./one";
 
@@ -39,28 +38,12 @@ export function Limits({ tenant }: TabProps) {
   const columns: Column<LimitRow>[] = [
     { head: "Of", main: true, cell: scope },
     ...KINDS.map(([kind, head]): Column<LimitRow> => ({ head, right: true, cell: (row) => (row[kind] === null ? <span className="text-ink-3">none</span> : count(row[kind])) })),
-    {
-      head: "Actions",
-      action: true,
-      needs: "POST /v1/organization/projects/{project_id}/limits",
-      right: true,
-      cell: (row) => (
-        <span key="actions" className="inline-flex gap-1">
-          <Button size="small" look="quiet" onClick={() => setDoing({ what: "set", row })}>
-            Change
-          </Button>
-          <Button size="small" look="quiet" className="text-bad" onClick={() => setDoing({ what: "delete", row })}>
-            Delete
-          </Button>
-        </span>
-      ),
-    },
+    changeOrDelete("POST /v1/organization/projects/{project_id}/limits", (row) => setDoing({ what: "set", row }), (row) => setDoing({ what: "delete", row })),
   ];
   const add = (
-    <Button size="small" look="primary" needs="POST /v1/organization/projects/{project_id}/limits" onClick={() => setDoing({ what: "set", row: null })}>
-      <Plus />
+    <AddButton needs="POST /v1/organization/projects/{project_id}/limits" onClick={() => setDoing({ what: "set", row: null })}>
       New limits
-    </Button>
+    </AddButton>
   );
   return (
     <>

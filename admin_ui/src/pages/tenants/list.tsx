@@ -1,13 +1,12 @@
 /** The tenants, with what each spent this month. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 import { useApi, useList } from "@/api/queries";
 import type { Project, Sums } from "@/api/shapes";
 import { compact } from "@/lib/format";
 import { nowUnix } from "@/lib/time";
 import { Money, Status, Time } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Check } from "@/ui/field";
 import { Page } from "@/ui/page";
 import { Empty } from "@/ui/states";
@@ -32,10 +31,7 @@ export function Tenants() {
             checked={show === "archived"}
             onChange={(event) => void navigate({ search: { show: event.target.checked ? "archived" : undefined }, replace: true })}
           />
-          <Button look="primary" needs="POST /v1/organization/projects" onClick={() => setMaking(true)}>
-            <Plus />
-            New tenant
-          </Button>
+          <AddButton size="normal" needs="POST /v1/organization/projects" onClick={() => setMaking(true)}>New tenant</AddButton>
         </>
       }
     >

@@ -1,10 +1,9 @@
 /** Who of the organisation's users belongs to the tenant, and as what. */
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
 import { When } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
@@ -63,10 +62,7 @@ export function TenantPeople({ tenant }: TabProps) {
   ];
   const undo = useChange("POST /v1/organization/projects/{project_id}/users", [LIST]);
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/projects/{project_id}/users" onClick={() => setAdding(true)}>
-      <Plus />
-      Add somebody
-    </Button>
+    <AddButton needs="POST /v1/organization/projects/{project_id}/users" onClick={() => setAdding(true)}>Add somebody</AddButton>
   );
   const error = change.error ?? remove.error ?? undo.error;
   return (

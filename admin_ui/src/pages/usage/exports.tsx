@@ -1,5 +1,5 @@
 /** Closed days of the ledger as files for a bill, a warehouse or a spreadsheet. */
-import { Download, Plus } from "lucide-react";
+import { Download } from "lucide-react";
 import { useState } from "react";
 import { closing, toast } from "@/ui/toast";
 import type { ApiError } from "@/api/client";
@@ -11,7 +11,7 @@ import { bytes, count, words } from "@/lib/format";
 import { isoDay, nowUnix, utcDay } from "@/lib/time";
 import type { Tone } from "@/ui/bits";
 import { Status, Tag, Time } from "@/ui/bits";
-import { Button } from "@/ui/button";
+import { AddButton, Button } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Field, Input, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
@@ -35,10 +35,7 @@ export function Exports() {
   const names = useProjectNames();
   const { query, rows } = useList(LIST, { query: { limit: 50 } }, { everyMs: 5_000 });
   const add = (
-    <Button look="primary" size="small" needs="POST /v1/organization/exports" onClick={() => setMaking(true)}>
-      <Plus />
-      New export
-    </Button>
+    <AddButton needs="POST /v1/organization/exports" onClick={() => setMaking(true)}>New export</AddButton>
   );
   const columns: Column<ExportRun>[] = [
     { head: "Days, UTC", main: true, cell: (row) => `${row.start_date} – ${lastDay(row.end_date)}` },

@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-TO49zG12.js";

@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-c-S63qTF.js";
