@@ -4,7 +4,7 @@ import type { FormEvent } from "react";
 import { useState } from "react";
 import { useProjects } from "@/api/names";
 import { Button } from "@/ui/button";
-import { Input, Select } from "@/ui/field";
+import { Input, Options, Select } from "@/ui/field";
 import { Page } from "@/ui/page";
 import { AuditTable } from "./audit-table";
 
@@ -24,11 +24,7 @@ export function Audit() {
       <form role="search" onSubmit={submit} className="mb-4 flex flex-wrap gap-2">
         <Select aria-label="Tenant" className="w-auto" value={search["tenant"] ?? ""} onChange={(event) => set({ tenant: event.target.value || undefined })}>
           <option value="">Any tenant</option>
-          {projects.map((one) => (
-            <option key={one.id} value={one.id}>
-              {one.name}
-            </option>
-          ))}
+          <Options of={projects.map((one) => [one.id, one.name])} />
         </Select>
         <Input type="email" aria-label="Email of who did it" placeholder="Email of who did it" className="w-56" value={actor} onChange={(event) => setActor(event.target.value)} />
         <Input aria-label="Action, such as api_key.created" placeholder="Action, such as api_key.created" className="w-64" value={type} onChange={(event) => setType(event.target.value)} />

@@ -8,7 +8,7 @@ import { may } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { count, ms } from "@/lib/format";
 import { Button } from "@/ui/button";
-import { Field, Input, Select, TextArea } from "@/ui/field";
+import { Field, Input, Options, Select, TextArea } from "@/ui/field";
 import { Page, Panel } from "@/ui/page";
 import { Failure } from "@/ui/states";
 import { Link } from "@tanstack/react-router";
@@ -43,11 +43,7 @@ export function Playground() {
               <Field label="As" hint={payer === "" ? undefined : "With a key of its own that ends in 15 minutes."}>
                 <Select value={payer} onChange={(event) => void navigate({ search: (known) => ({ ...known, tenant: event.target.value || undefined }), replace: true })}>
                   <option value="">Whose key I paste</option>
-                  {projects.map((one) => (
-                    <option key={one.id} value={one.id}>
-                      {one.name}
-                    </option>
-                  ))}
+                  <Options of={projects.map((one) => [one.id, one.name])} />
                 </Select>
               </Field>
             )}

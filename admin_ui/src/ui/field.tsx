@@ -44,6 +44,15 @@ export function Select({ className, ...rest }: ComponentProps<"select">) {
   return <select className={cn(BOX, "h-8 appearance-none bg-[length:16px] bg-[right_6px_center] bg-no-repeat pr-7", "select-arrow", className)} {...rest} />;
 }
 
+/** A select's choices: what each stands for, and its words. */
+export function Options({ of }: { of: readonly (readonly [string, string, ...unknown[]])[] }) {
+  return of.map(([value, label]) => (
+    <option key={value} value={value}>
+      {label}
+    </option>
+  ));
+}
+
 interface CheckProps extends Omit<ComponentProps<"input">, "type"> {
   label: string;
   hint?: string;

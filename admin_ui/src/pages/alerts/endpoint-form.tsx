@@ -5,7 +5,7 @@ import type { NewOperatorEndpoint, OperatorEndpoint } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { Secret } from "@/ui/copyable";
 import { Dialog, DialogForm } from "@/ui/dialog";
-import { Check, Field, Input, Select } from "@/ui/field";
+import { Check, Field, Input, Options, Select } from "@/ui/field";
 import { closing } from "@/ui/toast";
 
 const LIST = "GET /v1/organization/webhook_endpoints";
@@ -58,11 +58,7 @@ function EndpointForm({ endpoint, onClose }: Props) {
         </Field>
         <Field label="Form">
           <Select value={format} disabled={endpoint !== null} onChange={(event) => setFormat(event.target.value as Format)}>
-            {FORMATS.map(([id, label]) => (
-              <option key={id} value={id}>
-                {label}
-              </option>
-            ))}
+            <Options of={FORMATS} />
           </Select>
         </Field>
       </div>

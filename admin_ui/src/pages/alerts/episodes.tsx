@@ -8,7 +8,7 @@ import { words } from "@/lib/format";
 import { Freshness, Status, Time, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select } from "@/ui/field";
+import { Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty, Failure } from "@/ui/states";
 import { closing } from "@/ui/toast";
@@ -98,11 +98,7 @@ function SilenceForm({ episode, onClose }: { episode: AlertEpisode; onClose: () 
     <DialogForm changes={[create]} action="Silence" onSubmit={submit} onClose={onClose}>
       <Field label="For">
         <Select value={lasts} onChange={(event) => setLasts(event.target.value)}>
-          {LENGTHS.map(([seconds, label]) => (
-            <option key={seconds} value={seconds}>
-              {label}
-            </option>
-          ))}
+          <Options of={LENGTHS} />
         </Select>
       </Field>
       <Field label="Why" hint="For whoever looks at it next.">

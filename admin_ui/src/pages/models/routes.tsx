@@ -10,7 +10,7 @@ import { nowUnix } from "@/lib/time";
 import { Status, Tag } from "@/ui/bits";
 import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
-import { Check, Field, Input, Select } from "@/ui/field";
+import { Check, Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -91,21 +91,13 @@ function RouteForm({ route, onClose }: { route: Route | null; onClose: () => voi
       <div className="grid grid-cols-2 gap-4">
         <Field label="Pool">
           <Select value={poolId} onChange={(event) => setPool(event.target.value)} required>
-            {pools.map((one) => (
-              <option key={one.id} value={one.id}>
-                {one.name}
-              </option>
-            ))}
+            <Options of={pools.map((one) => [one.id, one.name])} />
           </Select>
         </Field>
         <Field label="For">
           <Select value={tenant} onChange={(event) => setTenant(event.target.value)} disabled={route !== null}>
             <option value="">All tenants</option>
-            {projects.map((one) => (
-              <option key={one.id} value={one.id}>
-                {one.name}
-              </option>
-            ))}
+            <Options of={projects.map((one) => [one.id, one.name])} />
           </Select>
         </Field>
         <Field label="SKU" hint="Its prices are under Prices.">

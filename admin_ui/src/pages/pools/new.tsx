@@ -3,7 +3,7 @@ import { closing } from "@/ui/toast";
 import { useChange } from "@/api/queries";
 import type { PoolSpec } from "@/api/shapes";
 import { Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select, TextArea } from "@/ui/field";
+import { Field, Input, Options, Select, TextArea } from "@/ui/field";
 
 const KINDS = [
   ["tollway", "Tollway’s own engine"],
@@ -102,11 +102,7 @@ export function SpecFields({ draft, onChange }: { draft: SpecDraft; onChange: (d
       <div className="grid gap-4 sm:grid-cols-2">
         <Field label="Engine">
           <Select value={draft.kind} onChange={(event) => set({ kind: event.target.value as SpecDraft["kind"] })}>
-            {KINDS.map(([id, label]) => (
-              <option key={id} value={id}>
-                {label}
-              </option>
-            ))}
+            <Options of={KINDS} />
           </Select>
         </Field>
         <Field label="Model" hint="A path, a GGUF file or a repository, as the engine understands it.">

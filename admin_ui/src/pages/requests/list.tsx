@@ -6,7 +6,7 @@ import { useList } from "@/api/queries";
 import { may, ownProjects } from "@/api/session";
 import { Freshness } from "@/ui/bits";
 import { Button } from "@/ui/button";
-import { Check, Input, Select } from "@/ui/field";
+import { Check, Input, Options, Select } from "@/ui/field";
 import { Page } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import { PagedTable } from "@/ui/table";
@@ -85,11 +85,7 @@ function Filters({ filters, set, clear }: FilterProps) {
   const choice = (name: string, label: string, options: [string, string][]) => (
     <Select aria-label={label} value={filters[name] ?? ""} onChange={(event) => set({ [name]: event.target.value || undefined })} className="w-auto min-w-32">
       <option value="">{label}</option>
-      {options.map(([value, text]) => (
-        <option key={value} value={value}>
-          {text}
-        </option>
-      ))}
+      <Options of={options} />
       {filters[name] && !options.some(([value]) => value === filters[name]) && <option value={filters[name]}>{filters[name]}</option>}
     </Select>
   );

@@ -6,7 +6,7 @@ import { Id, When } from "@/ui/bits";
 import { AddButton, Button } from "@/ui/button";
 import { Secret } from "@/ui/copyable";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select } from "@/ui/field";
+import { Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -79,11 +79,7 @@ function KeyForm({ onClose }: { onClose: () => void }) {
       </Field>
       <Field label="Role">
         <Select value={role} onChange={(event) => setRole(event.target.value as Role)}>
-          {ROLES.map(([id, label]) => (
-            <option key={id} value={id}>
-              {label}
-            </option>
-          ))}
+          <Options of={ROLES} />
         </Select>
       </Field>
     </DialogForm>

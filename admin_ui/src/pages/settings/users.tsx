@@ -8,7 +8,7 @@ import { Status, Tag, Time, When } from "@/ui/bits";
 import { AddButton, Button } from "@/ui/button";
 import { Copyable } from "@/ui/copyable";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select } from "@/ui/field";
+import { Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty, Failure } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -136,22 +136,14 @@ function UserForm({ onClose }: { onClose: () => void }) {
       </Field>
       <Field label="Role">
         <Select value={role} onChange={(event) => setRole(event.target.value as Role)}>
-          {ROLES.map(([id, label]) => (
-            <option key={id} value={id}>
-              {label}
-            </option>
-          ))}
+          <Options of={ROLES} />
         </Select>
       </Field>
       {role === "member" && (
         <Field label="Tenant" hint="The only one they see; more can be added on the tenants’ pages.">
           <Select value={tenant} onChange={(event) => setTenant(event.target.value)} required>
             <option value="">Choose one</option>
-            {projects.map((one) => (
-              <option key={one.id} value={one.id}>
-                {one.name}
-              </option>
-            ))}
+            <Options of={projects.map((one) => [one.id, one.name])} />
           </Select>
         </Field>
       )}

@@ -6,7 +6,7 @@ import { ms } from "@/lib/format";
 import { nowUnix } from "@/lib/time";
 import type { Series } from "@/ui/chart";
 import { Chart } from "@/ui/chart";
-import { Select } from "@/ui/field";
+import { Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Loaded, Skeleton } from "@/ui/states";
 
@@ -50,11 +50,7 @@ export function Latency({ tenant, model, objectives = [] }: Props) {
   );
   const select = (
     <Select aria-label="Range" className="w-auto" value={chosen} onChange={(event) => setChosen(event.target.value)}>
-      {RANGES.map(([id, label]) => (
-        <option key={id} value={id}>
-          {label}
-        </option>
-      ))}
+      <Options of={RANGES} />
     </Select>
   );
   return (

@@ -8,7 +8,7 @@ import { ms, words } from "@/lib/format";
 import { Status } from "@/ui/bits";
 import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select } from "@/ui/field";
+import { Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -83,11 +83,7 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
       <div className="grid grid-cols-2 gap-4">
         <Field label="Of">
           <Select value={sli} disabled={!isNew} onChange={(event) => setSli(event.target.value as typeof sli)}>
-            {KINDS.map(([id, label]) => (
-              <option key={id} value={id}>
-                {label}
-              </option>
-            ))}
+            <Options of={KINDS} />
           </Select>
         </Field>
         <Field label="Class">
@@ -107,11 +103,7 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
         <Field label="To">
           <Select value={tenant} disabled={!isNew} onChange={(event) => setTenant(event.target.value)}>
             <option value="">All tenants</option>
-            {projects.map((one) => (
-              <option key={one.id} value={one.id}>
-                {one.name}
-              </option>
-            ))}
+            <Options of={projects.map((one) => [one.id, one.name])} />
           </Select>
         </Field>
         <Field label="About">

@@ -8,7 +8,7 @@ import { count } from "@/lib/format";
 import { Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
-import { Check, Field, Input, Select, TextArea } from "@/ui/field";
+import { Check, Field, Input, Options, Select, TextArea } from "@/ui/field";
 import type { TabProps } from "./one";
 import { NewKeyShown } from "./snippets";
 
@@ -68,11 +68,7 @@ function CreateForm({ tenant, onClose }: TabProps & { onClose: () => void }) {
         </Field>
         <Field label="Expires">
           <Select value={expires} onChange={(event) => setExpires(event.target.value)}>
-            {LIFETIMES.map(([value, label]) => (
-              <option key={value} value={value}>
-                {label}
-              </option>
-            ))}
+            <Options of={LIFETIMES} />
           </Select>
         </Field>
       </div>
@@ -133,11 +129,7 @@ function RotateForm({ tenant, apiKey, onClose }: TabProps & { apiKey: ApiKey; on
     <DialogForm changes={[rotate]} action="Rotate key" onSubmit={() => rotate.mutate({ path: { project_id: tenant.id, key_id: apiKey.id }, body: { grace_s: Number(grace), idempotency_key: once } })} onClose={onClose}>
       <Field label="Both keys work for" hint="Long enough to bring the new key everywhere the old one is.">
         <Select value={grace} onChange={(event) => setGrace(event.target.value)}>
-          {GRACES.map(([value, label]) => (
-            <option key={value} value={value}>
-              {label}
-            </option>
-          ))}
+          <Options of={GRACES} />
         </Select>
       </Field>
     </DialogForm>

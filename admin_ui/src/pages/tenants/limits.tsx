@@ -7,7 +7,7 @@ import type { LimitRow } from "@/api/shapes";
 import { count } from "@/lib/format";
 import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select } from "@/ui/field";
+import { Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -94,11 +94,7 @@ function LimitForm({ tenant, row, keys, onClose }: FormProps) {
         <Field label="Key">
           <Select value={key} disabled={row !== null} onChange={(event) => setKey(event.target.value)}>
             <option value="">All keys together</option>
-            {keys.map(([id, name]) => (
-              <option key={id} value={id}>
-                {name}
-              </option>
-            ))}
+            <Options of={keys} />
           </Select>
         </Field>
         <Field label="Model">

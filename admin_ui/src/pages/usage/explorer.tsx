@@ -10,7 +10,7 @@ import { usd } from "@/lib/money";
 import { Bar, Money } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Chart } from "@/ui/chart";
-import { Check, Select } from "@/ui/field";
+import { Check, Options, Select } from "@/ui/field";
 import { Figure, Panel } from "@/ui/page";
 import { Empty, Loaded, Skeleton } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -96,14 +96,6 @@ export function Explorer({ search, fixed }: { search: Search; fixed?: string }) 
   );
 }
 
-function choices(options: readonly (readonly [string, string])[]) {
-  return options.map(([id, label]) => (
-    <option key={id} value={id}>
-      {label}
-    </option>
-  ));
-}
-
 interface ToolbarProps {
   search: Search;
   set: (next: Search) => void;
@@ -121,24 +113,24 @@ function Toolbar({ search, set, groups, group, measure, compare, fixed, csv }: T
   return (
     <div className="mb-4 flex flex-wrap items-center gap-2">
       <Select aria-label="Range" className="w-auto" value={search["range"] ?? "7d"} onChange={(event) => set({ range: event.target.value, from: undefined, to: undefined })}>
-        {choices(RANGES)}
+        <Options of={RANGES} />
         {search["range"] === "custom" && <option value="custom">Chosen range</option>}
       </Select>
       <Select aria-label="Measure" className="w-auto" value={measure} onChange={(event) => set({ measure: event.target.value })}>
-        {choices(MEASURES)}
+        <Options of={MEASURES} />
       </Select>
       <Select aria-label="Group by" className="w-auto" value={group} onChange={(event) => set({ group: event.target.value })}>
-        {choices(groups.map(([id, label]) => [id, `By ${label.toLowerCase()}`] as const))}
+        <Options of={groups.map(([id, label]) => [id, `By ${label.toLowerCase()}`])} />
       </Select>
       {!fixed && (
         <Select aria-label="Tenant" className="w-auto" value={search["tenant"] ?? ""} onChange={(event) => set({ tenant: event.target.value || undefined })}>
           <option value="">Any tenant</option>
-          {choices(projects.map((one) => [one.id, one.name] as const))}
+          <Options of={projects.map((one) => [one.id, one.name])} />
         </Select>
       )}
       <Select aria-label="Model" className="w-auto" value={search["model"] ?? ""} onChange={(event) => set({ model: event.target.value || undefined })}>
         <option value="">Any model</option>
-        {choices(models.map((name) => [name, name] as const))}
+        <Options of={models.map((name) => [name, name])} />
       </Select>
       <Check label="Beside the range before" className="ml-1" checked={compare} onChange={(event) => set({ compare: event.target.checked ? undefined : "no" })} />
       <Button className="ml-auto" onClick={csv ?? undefined} disabled={csv === null}>

@@ -13,7 +13,7 @@ import type { Tone } from "@/ui/bits";
 import { Status, Tag, Time } from "@/ui/bits";
 import { AddButton, Button } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
-import { Field, Input, Select } from "@/ui/field";
+import { Field, Input, Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
@@ -123,21 +123,13 @@ function ExportForm({ onClose }: { onClose: () => void }) {
         </Field>
         <Field label="Format">
           <Select value={format} onChange={(event) => setFormat(event.target.value as typeof format)}>
-            {FORMATS.map(([id, label]) => (
-              <option key={id} value={id}>
-                {label}
-              </option>
-            ))}
+            <Options of={FORMATS} />
           </Select>
         </Field>
         <Field label="Tenant">
           <Select value={tenant} onChange={(event) => setTenant(event.target.value)}>
             <option value="">All tenants</option>
-            {projects.map((one) => (
-              <option key={one.id} value={one.id}>
-                {one.name}
-              </option>
-            ))}
+            <Options of={projects.map((one) => [one.id, one.name])} />
           </Select>
         </Field>
       </div>

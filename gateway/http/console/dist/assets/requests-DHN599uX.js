@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-c-S63qTF.js";
