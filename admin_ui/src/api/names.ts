@@ -10,6 +10,11 @@ export function useProjects(): Project[] {
   return useApi("GET /v1/organization/projects", { query: { limit: 100, include_archived: true } }, { staleMs: KEPT_MS }).data?.data ?? [];
 }
 
+/** Those that may still be given something. */
+export function useActiveProjects(): Project[] {
+  return useProjects().filter((one) => one.status === "active");
+}
+
 export function useProjectNames(): Map<string, string> {
   const projects = useProjects();
   return useMemo(() => new Map(projects.map((one) => [one.id, one.name])), [projects]);

@@ -4,7 +4,7 @@ import { ChevronsUpDown, LogOut, Menu, Moon, Search, Sun, UserRound } from "luci
 import { Dialog, DropdownMenu } from "radix-ui";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { useLive } from "@/api/live";
-import { useProjects } from "@/api/names";
+import { useActiveProjects } from "@/api/names";
 import { ownProjects, restoreSession, signOut, useSession } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { Button } from "@/ui/button";
@@ -136,7 +136,7 @@ const MENU = "floating rise z-50 max-h-[70vh] min-w-52 overflow-y-auto rounded-l
 const MENU_ITEM = "flex h-8 items-center gap-2 rounded-md px-2 outline-none data-highlighted:bg-sunken [&_svg]:size-4 [&_svg]:text-ink-3 select-none";
 
 function TenantSwitcher() {
-  const projects = useProjects().filter((one) => one.status === "active");
+  const projects = useActiveProjects();
   const path = useRouterState({ select: (state) => state.location.pathname });
   const all = ownProjects() === null ? "All tenants" : "Your tenants";
   const here = projects.find((one) => path.startsWith(`/tenants/${one.id}`));

@@ -41,6 +41,12 @@ export function relative(unix: number, now: number): string {
 
 export const nowUnix = (): number => Math.floor(Date.now() / 1000);
 
+/** So many days before now, to the minute, so that the answer can be kept. */
+export function daysAgo(days: number): number {
+  const now = nowUnix();
+  return now - (now % 60) - days * 86_400;
+}
+
 /** The start of the UTC day that holds the instant: money is counted in UTC days. */
 export const utcDay = (unix: number): number => unix - (unix % 86_400);
 

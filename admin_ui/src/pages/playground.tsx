@@ -3,7 +3,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Send, Square } from "lucide-react";
 import type { FormEvent, KeyboardEvent } from "react";
 import { useEffect, useRef, useState } from "react";
-import { useProjects, useServedNames } from "@/api/names";
+import { useActiveProjects, useServedNames } from "@/api/names";
 import { may } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { count, ms } from "@/lib/format";
@@ -19,7 +19,7 @@ export function Playground() {
   const search = useSearch({ from: "/playground" });
   const navigate = useNavigate({ from: "/playground" });
   const models = useServedNames(search["tenant"]);
-  const projects = useProjects().filter((one) => one.status === "active");
+  const projects = useActiveProjects();
   const model = search["model"] ?? models[0] ?? "";
   const [key, setKey] = useState("");
   const [system, setSystem] = useState("");

@@ -1,12 +1,12 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { closing } from "@/ui/toast";
-import { usePoolNames, usePools, useProjectNames, useProjects } from "@/api/names";
+import { useActiveProjects, usePoolNames, usePools, useProjectNames } from "@/api/names";
 import { useApi, useChange, useList } from "@/api/queries";
 import type { Price, Route } from "@/api/shapes";
 import { count } from "@/lib/format";
 import { perMillion } from "@/lib/money";
-import { nowUnix } from "@/lib/time";
+import { daysAgo, nowUnix } from "@/lib/time";
 import { Status, Tag } from "@/ui/bits";
 import { AddButton } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
@@ -65,7 +65,7 @@ function priceOf(prices: Map<string, Price>, sku: string, component: string) {
 
 function RouteForm({ route, onClose }: { route: Route | null; onClose: () => void }) {
   const pools = usePools();
-  const projects = useProjects().filter((one) => one.status === "active");
+  const projects = useActiveProjects();
   const [name, setName] = useState(route?.served_model ?? "");
   const [pool, setPool] = useState(route?.pool_id ?? "");
   const [sku, setSku] = useState(route?.sku ?? "");
@@ -114,7 +114,7 @@ function RouteForm({ route, onClose }: { route: Route | null; onClose: () => voi
 
 function DeleteRoute({ route, onClose }: { route: Route; onClose: () => void }) {
   const remove = useChange("DELETE /v1/organization/routes/{route_id}", [LIST]);
-  const [since] = useState(() => nowUnix() - (nowUnix() % 60) - 86_400);
+  const [since] = useState(() => daysAgo(1));
   const usage = useApi("GET /v1/organization/usage/breakdown", { query: { start_time: since, group_by: "model", models: [route.served_model], limit: 1, ...(route.project_id ? { project_ids: [route.project_id] } : {}) } });
   return (
     <Confirm open onClose={onClose} title={`Delete the route ${route.served_model}?`} action="Delete route" change={remove} onConfirm={() => remove.mutate({ path: { route_id: route.id } }, { onSuccess: onClose })}>

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { useProjects } from "@/api/names";
+import { useActiveProjects } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
 import type { LinkedInvite } from "@/api/schema";
 import type { Invite, User } from "@/api/shapes";
@@ -123,7 +123,7 @@ function UserForm({ onClose }: { onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Role>("viewer");
   const [tenant, setTenant] = useState("");
-  const projects = useProjects().filter((one) => one.status === "active");
+  const projects = useActiveProjects();
   const create = useChange("POST /v1/organization/invites", [INVITES]);
   function submit() {
     create.mutate({ body: { email, role, ...(tenant ? { projects: [{ id: tenant, role: "member" as const }] } : {}) } });

@@ -1,7 +1,7 @@
 /** What is promised: to whom, about which model, how often and how fast. */
 import { useState } from "react";
 import { closing } from "@/ui/toast";
-import { useProjectNames, useProjects, useServedNames } from "@/api/names";
+import { useActiveProjects, useProjectNames, useServedNames } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
 import type { Objective } from "@/api/schema";
 import { ms, words } from "@/lib/format";
@@ -65,7 +65,7 @@ function ObjectiveForm({ objective, onClose }: { objective: Objective | null; on
   const [tenant, setTenant] = useState(objective?.project_id ?? "");
   const [model, setModel] = useState(objective?.model ?? "");
   const [kind, setKind] = useState<Objective["class"]>(objective?.class ?? "interactive");
-  const projects = useProjects().filter((one) => one.status === "active");
+  const projects = useActiveProjects();
   const models = useServedNames();
   const create = useChange("POST /v1/organization/objectives", [LIST, BOARD]);
   const update = useChange("POST /v1/organization/objectives/{objective_id}", [LIST, BOARD]);

@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { useApi, useList } from "@/api/queries";
 import type { ApiKey } from "@/api/shapes";
 import { compact } from "@/lib/format";
-import { nowUnix } from "@/lib/time";
+import { daysAgo, nowUnix } from "@/lib/time";
 import { Id, Money, Status, Tag, When } from "@/ui/bits";
 import { AddButton, Button } from "@/ui/button";
 import { Section } from "@/ui/page";
@@ -19,7 +19,7 @@ export function Keys({ tenant }: TabProps) {
   const [doing, setDoing] = useState<Doing>(null);
   const close = () => setDoing(null);
   const { query, rows } = useList("GET /v1/organization/projects/{project_id}/api_keys", { path: { project_id: tenant.id }, query: { limit: 50 } });
-  const start = useMemo(() => nowUnix() - (nowUnix() % 60) - 30 * 86_400, []);
+  const start = useMemo(() => daysAgo(30), []);
   const usage = useApi("GET /v1/organization/usage/breakdown", { query: { start_time: start, group_by: "api_key_id", limit: 100, project_ids: [tenant.id] } });
   const sums = new Map((usage.data?.data ?? []).map((row) => [String(row["api_key_id"]), row]));
   const columns: Column<ApiKey>[] = [

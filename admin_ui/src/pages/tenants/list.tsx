@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { useApi, useList } from "@/api/queries";
 import type { Project, Sums } from "@/api/shapes";
 import { compact } from "@/lib/format";
-import { nowUnix } from "@/lib/time";
+import { daysAgo } from "@/lib/time";
 import { Money, Status, Time } from "@/ui/bits";
 import { AddButton, Button } from "@/ui/button";
 import { Check } from "@/ui/field";
@@ -75,9 +75,9 @@ function columns(sums: Map<string, Sums>): Column<Project>[] {
 
 const tokens = (sums: Sums | undefined): number => (sums === undefined ? 0 : sums.input_tokens + sums.output_tokens);
 
-/** The last 30 days by tenant, to the minute, so that the answer can be kept. */
+/** The last 30 days by tenant. */
 function useMonth(): Map<string, Sums> {
-  const start = useMemo(() => nowUnix() - (nowUnix() % 60) - 30 * 86_400, []);
+  const start = useMemo(() => daysAgo(30), []);
   const { data } = useApi("GET /v1/organization/usage/breakdown", { query: { start_time: start, group_by: "project_id", limit: 100 } });
   return useMemo(() => new Map((data?.data ?? []).map((row) => [String(row["project_id"]), row])), [data]);
 }

@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { useApi, useChange } from "@/api/queries";
 import type { Sums } from "@/api/shapes";
 import { change, compact, percent } from "@/lib/format";
-import { nowUnix } from "@/lib/time";
+import { daysAgo } from "@/lib/time";
 import { Money, Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
@@ -18,7 +18,7 @@ import { TenantRequests } from "./requests";
 const DAYS = 30;
 
 export function Summary({ tenant }: TabProps) {
-  const start = useMemo(() => nowUnix() - (nowUnix() % 60) - DAYS * 86_400, []);
+  const start = useMemo(() => daysAgo(DAYS), []);
   const usage = useApi("GET /v1/organization/usage/breakdown", {
     query: { start_time: start, group_by: "model", limit: 5, project_ids: [tenant.id], compare_start_time: start - DAYS * 86_400, compare_end_time: start },
   });

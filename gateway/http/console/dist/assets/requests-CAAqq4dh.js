@@ -1,0 +1,1 @@
+export{t as TenantRequests}from"./one-IptZO7aG.js";
