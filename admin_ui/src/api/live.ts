@@ -25,7 +25,7 @@ export function concerned(topics: string[], call: string): boolean {
 export function useLive(): void {
   const client = useQueryClient();
   const session = useSession();
-  const isPerson = session?.me.session !== null && session !== null && session !== undefined;
+  const isPerson = Boolean(session?.me.session);
   useEffect(() => (isPerson ? listen(client) : undefined), [client, isPerson]);
 }
 

@@ -3,7 +3,6 @@ import type { OperationName } from "@/api/client";
 import { may, ownProjects } from "@/api/session";
 import { Activity, BookOpenText, Boxes, Building2, Gauge, MessageSquareText, Receipt, ScrollText, Settings, Tags } from "lucide-react";
 
-
 const ALL = [
   { to: "/", label: "Overview", icon: Gauge, needs: "GET /v1/organization/projects" },
   { to: "/tenants", label: "Tenants", icon: Building2, needs: "GET /v1/organization/projects" },

@@ -14,7 +14,7 @@ import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 
 interface Props {
-  query: { project_ids?: string[]; actor_emails?: string[]; event_types?: string[]; resource_ids?: string[] };
+  query: { project_ids?: string[]; actor_emails?: string[]; event_types?: string[] };
   hideTenant?: boolean;
 }
 

@@ -57,7 +57,7 @@ function OfTheInstallation() {
   );
 }
 
-export function Question({ title, to, children, className }: { title: string; to: "/usage" | "/pools" | "/audit" | "/alerts"; children: ReactNode; className?: string }) {
+function Question({ title, to, children, className }: { title: string; to: "/usage" | "/pools" | "/audit" | "/alerts"; children: ReactNode; className?: string }) {
   return (
     <section aria-label={title} className={cn("min-w-0", className)}>
       <Panel className="h-full">

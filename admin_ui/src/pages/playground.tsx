@@ -1,5 +1,5 @@
 /** Talk to a served name as a tenant does, and see how fast it answers. */
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Send, Square } from "lucide-react";
 import type { FormEvent, KeyboardEvent } from "react";
 import { useEffect, useRef, useState } from "react";
@@ -11,7 +11,6 @@ import { Button } from "@/ui/button";
 import { Field, Input, Options, Select, TextArea } from "@/ui/field";
 import { Page, Panel } from "@/ui/page";
 import { Failure } from "@/ui/states";
-import { Link } from "@tanstack/react-router";
 import type { Said, Timing } from "./playground-chat";
 import { useChat } from "./playground-chat";
 

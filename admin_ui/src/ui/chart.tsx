@@ -30,9 +30,8 @@ export interface ChartProps {
 
 export function Chart(props: ChartProps) {
   const [asTable, setAsTable] = useState(false);
-  const [hovered, setHovered] = useState<number | null>(null);
+  const [at, setAt] = useState<number | null>(null);
   const height = props.height ?? 220;
-  const at = hovered ?? null;
   return (
     <figure aria-label={props.label} className={props.bare ? "-mx-2" : "rounded-lg border bg-panel"}>
       <figcaption className={cn("flex flex-wrap items-center gap-x-4 gap-y-1 text-[13px]", props.bare ? "px-2" : "px-4 pt-3")}>
@@ -62,7 +61,7 @@ export function Chart(props: ChartProps) {
       ) : (
         <div className="px-2 pt-1 pb-2" style={{ height }}>
           <Suspense fallback={<Skeleton className="h-full" />}>
-            <Plot {...props} height={height - 12} onHover={setHovered} />
+            <Plot {...props} height={height - 12} onHover={setAt} />
           </Suspense>
         </div>
       )}

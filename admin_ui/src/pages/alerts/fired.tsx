@@ -13,13 +13,13 @@ import { PagedTable } from "@/ui/table";
 
 const LIVE_MS = 10_000;
 
-export function Fired({ tenant }: { tenant?: string }) {
+export function Fired() {
   const names = useProjectNames();
-  const { query, rows } = useList("GET /v1/organization/alerts", { query: { limit: 50, ...(tenant ? { project_id: tenant } : {}) } }, { everyMs: LIVE_MS });
+  const { query, rows } = useList("GET /v1/organization/alerts", { query: { limit: 50 } }, { everyMs: LIVE_MS });
   const columns: Column<AlertRecord>[] = [
     { head: "Time", main: true, cell: (row) => <Time at={row.created_at} short /> },
     { head: "What", cell: (row) => <Status tone={toneOf(row.type)}>{titleOf(row.type)}</Status> },
-    ...(tenant === undefined ? [{ head: "Tenant", cell: (row: AlertRecord) => (row.project_id === null ? "The installation" : (names.get(row.project_id) ?? row.project_id)) }] : []),
+    { head: "Tenant", cell: (row) => (row.project_id === null ? "The installation" : (names.get(row.project_id) ?? row.project_id)) },
     { head: "Details", wide: true, cell: (row) => <span className="text-[13px] text-ink-2">{detailsOf(row.data)}</span> },
   ];
   return (

@@ -136,4 +136,3 @@ function DeleteEndpoint({ endpoint, onClose }: { endpoint: OperatorEndpoint; onC
     </Confirm>
   );
 }
-

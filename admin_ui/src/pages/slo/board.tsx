@@ -47,7 +47,7 @@ export function Board({ tenant, few }: Props) {
           "–"
         ) : (
           <span className="inline-flex w-32 items-center gap-2">
-            <Bar share={row.budget_left} tone={riskOf(row).tone === "good" ? "good" : riskOf(row).tone} label="Error budget left" />
+            <Bar share={row.budget_left} tone={riskOf(row).tone} label="Error budget left" />
             <span className="figure w-12 shrink-0 text-right">{percent(Math.max(0, row.budget_left), 0)}</span>
           </span>
         ),

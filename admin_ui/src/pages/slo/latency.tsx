@@ -24,12 +24,11 @@ const LINES = [
 
 interface Props {
   tenant?: string | undefined;
-  model?: string | undefined;
   /** What is promised, drawn as a dashed line. */
   objectives?: { sli: string; threshold_ms: number | null }[];
 }
 
-export function Latency({ tenant, model, objectives = [] }: Props) {
+export function Latency({ tenant, objectives = [] }: Props) {
   const [chosen, setChosen] = useState<string>("24h");
   const [, , seconds, width, limit] = RANGES.find(([id]) => id === chosen) ?? RANGES[1];
   const end = useMemo(() => Math.ceil(nowUnix() / 60) * 60, []);
@@ -43,7 +42,6 @@ export function Latency({ tenant, model, objectives = [] }: Props) {
         limit,
         latencies: ["ttft", "tpot"],
         ...(tenant ? { project_ids: [tenant] } : {}),
-        ...(model ? { models: [model] } : {}),
       },
     },
     { everyMs: 60_000 },

@@ -34,7 +34,7 @@ function Visible({ tenant }: TabProps) {
 
 function Routed({ tenant }: TabProps) {
   const [editing, setEditing] = useState(false);
-  const routes = useApi("GET /v1/organization/routes", { query: { limit: 100 } }, { enabled: may("GET /v1/organization/routes") });
+  const routes = useApi("GET /v1/organization/routes", { query: { limit: 100 } });
   const permission = useApi(PERMISSION, { path: { project_id: tenant.id } });
   const none = permission.error?.status === 404;
   const allowed = none ? null : (permission.data ?? null);

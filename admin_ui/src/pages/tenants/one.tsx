@@ -12,6 +12,7 @@ import { Tabs } from "@/ui/tabs";
 import { Keys } from "./keys";
 import { Limits } from "./limits";
 import { TenantModels } from "./models";
+import { TenantRequests } from "./requests";
 import { Summary } from "./summary";
 
 export interface TabProps {
@@ -19,7 +20,6 @@ export interface TabProps {
 }
 
 const Cost = lazy(() => import("./cost").then((part) => ({ default: part.TenantCost })));
-const RequestsTab = lazy(() => import("./requests").then((part) => ({ default: part.TenantRequests })));
 const Slo = lazy(() => import("./slo").then((part) => ({ default: part.TenantSlo })));
 const Activity = lazy(() => import("./activity").then((part) => ({ default: part.TenantActivity })));
 const People = lazy(() => import("./people").then((part) => ({ default: part.TenantPeople })));
@@ -43,7 +43,7 @@ const VIEWS: Record<string, ComponentType<TabProps>> = {
   models: TenantModels,
   usage: Cost,
   slo: Slo,
-  requests: RequestsTab,
+  requests: TenantRequests,
   people: People,
   activity: Activity,
 };

@@ -1,1 +1,0 @@
-export{t as TenantRequests}from"./one-IptZO7aG.js";
