@@ -109,26 +109,42 @@ function Card<R>({ columns, row }: { columns: Column<R>[]; row: R }) {
   );
 }
 
-interface PagedProps<R> extends TableProps<R> {
+interface ListQuery {
   query: UseInfiniteQueryResult<{ pages: unknown[] }, ApiError>;
+  /** Stands where there is nothing. */
   empty: ReactNode;
 }
 
-/** A list that may have more pages than are shown. */
-export function PagedTable<R>({ query, empty, ...table }: PagedProps<R>) {
+interface PagedProps extends ListQuery {
+  /** How many are shown. */
+  count: number;
+  skeletonRows?: number;
+  children: ReactNode;
+}
+
+/** A list that may have more pages than are shown, however its items are drawn. */
+export function Paged({ query, empty, count, skeletonRows = 6, children }: PagedProps) {
   return (
     <>
       {query.error && <Failure error={query.error} retry={() => void query.refetch()} className="mb-4" />}
-      {query.isPending && !query.error ? <SkeletonRows /> : null}
-      {query.data && table.rows.length === 0 && !query.hasNextPage ? empty : null}
-      {table.rows.length > 0 && <Table {...table} />}
+      {query.isPending && !query.error ? <SkeletonRows rows={skeletonRows} /> : null}
+      {query.data && count === 0 && !query.hasNextPage ? empty : null}
+      {count > 0 && children}
       {query.hasNextPage && (
         <div className="mt-3 flex justify-center">
           <Button onClick={() => void query.fetchNextPage()} busy={query.isFetchingNextPage}>
-            {table.rows.length === 0 ? "Search further back" : "Show more"}
+            {count === 0 ? "Search further back" : "Show more"}
           </Button>
         </div>
       )}
     </>
+  );
+}
+
+export function PagedTable<R>({ query, empty, ...table }: TableProps<R> & ListQuery) {
+  return (
+    <Paged query={query} empty={empty} count={table.rows.length}>
+      <Table {...table} />
+    </Paged>
   );
 }

@@ -5,9 +5,10 @@ import { useList } from "@/api/queries";
 import type { Pool } from "@/api/shapes";
 import { count, percent, plural } from "@/lib/format";
 import { Bar, Freshness, Status, Tag } from "@/ui/bits";
-import { AddButton, Button } from "@/ui/button";
+import { AddButton } from "@/ui/button";
 import { Page, Panel } from "@/ui/page";
-import { Empty, Failure, SkeletonRows } from "@/ui/states";
+import { Empty } from "@/ui/states";
+import { Paged } from "@/ui/table";
 import { NewPool } from "./new";
 import { present } from "./replica-state";
 import { loadOf } from "./load";
@@ -31,19 +32,13 @@ export function Pools() {
         </>
       }
     >
-      {query.error && <Failure error={query.error} retry={() => void query.refetch()} className="mb-4" />}
-      {query.isPending && !query.error && <SkeletonRows rows={4} />}
-      {query.data && rows.length === 0 && <Empty title="No pools" action={add}>A pool starts engines for one model, or leads to engines that somebody else runs.</Empty>}
-      <div className="grid gap-4 lg:grid-cols-2">
-        {rows.map((pool) => (
-          <PoolCard key={pool.id} pool={pool} />
-        ))}
-      </div>
-      {query.hasNextPage && (
-        <Button className="mt-4" onClick={() => void query.fetchNextPage()} busy={query.isFetchingNextPage}>
-          Show more
-        </Button>
-      )}
+      <Paged query={query} count={rows.length} skeletonRows={4} empty={<Empty title="No pools" action={add}>A pool starts engines for one model, or leads to engines that somebody else runs.</Empty>}>
+        <div className="grid gap-4 lg:grid-cols-2">
+          {rows.map((pool) => (
+            <PoolCard key={pool.id} pool={pool} />
+          ))}
+        </div>
+      </Paged>
       <NewPool open={making} onClose={() => setMaking(false)} />
     </Page>
   );

@@ -11,7 +11,8 @@ import { AddButton, Button } from "@/ui/button";
 import { Confirm, Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Select } from "@/ui/field";
 import { Panel, Section } from "@/ui/page";
-import { Empty, Failure, SkeletonRows } from "@/ui/states";
+import { Empty } from "@/ui/states";
+import { Paged } from "@/ui/table";
 import type { TabProps } from "./one";
 
 const LIST = "GET /v1/organization/budgets";
@@ -25,35 +26,39 @@ export function BudgetBars({ tenant, editable }: TabProps & { editable?: boolean
   );
   return (
     <Section title="Budgets" lead={editable ? "A hard budget refuses requests once it is spent; a soft one only tells." : undefined} actions={rows.length > 0 && add}>
-      {query.error && <Failure error={query.error} retry={() => void query.refetch()} />}
-      {query.isPending && !query.error && <SkeletonRows rows={2} />}
-      {query.data && rows.length === 0 && (
-        <Empty title="No budget" action={add}>
-          Without one the tenant may spend without end{editable ? "" : "; its Limits & budgets tab sets one"}.
-        </Empty>
-      )}
-      <div className="grid gap-3 lg:grid-cols-2">
-        {rows.map((budget) => (
-          <BudgetCard
-            key={budget.id}
-            budget={budget}
-            actions={
-              editable && (
-                <div className="flex gap-1">
-                  {budget.period !== "prepaid" && (
-                    <Button size="small" look="quiet" needs="POST /v1/organization/budgets/{budget_id}" onClick={() => setDoing({ what: "edit", budget })}>
-                      Change
+      <Paged
+        query={query}
+        count={rows.length}
+        skeletonRows={2}
+        empty={
+          <Empty title="No budget" action={add}>
+            Without one the tenant may spend without end{editable ? "" : "; its Limits & budgets tab sets one"}.
+          </Empty>
+        }
+      >
+        <div className="grid gap-3 lg:grid-cols-2">
+          {rows.map((budget) => (
+            <BudgetCard
+              key={budget.id}
+              budget={budget}
+              actions={
+                editable && (
+                  <div className="flex gap-1">
+                    {budget.period !== "prepaid" && (
+                      <Button size="small" look="quiet" needs="POST /v1/organization/budgets/{budget_id}" onClick={() => setDoing({ what: "edit", budget })}>
+                        Change
+                      </Button>
+                    )}
+                    <Button size="small" look="quiet" needs="POST /v1/organization/budgets/{budget_id}" className="text-bad" onClick={() => setDoing({ what: "delete", budget })}>
+                      Delete
                     </Button>
-                  )}
-                  <Button size="small" look="quiet" needs="POST /v1/organization/budgets/{budget_id}" className="text-bad" onClick={() => setDoing({ what: "delete", budget })}>
-                    Delete
-                  </Button>
-                </div>
-              )
-            }
-          />
-        ))}
-      </div>
+                  </div>
+                )
+              }
+            />
+          ))}
+        </div>
+      </Paged>
       <Dialog open={doing?.what === "create" || doing?.what === "edit"} onClose={close} title={doing?.what === "edit" ? "Change budget" : "New budget"}>
         {doing !== null && doing.what !== "delete" && <BudgetForm tenant={tenant} budget={doing.what === "edit" ? doing.budget : null} onClose={close} />}
       </Dialog>
