@@ -40,13 +40,12 @@ async def make_history(
         tenant = (await admin("POST", "/projects", {"name": name}))["id"]
         key = (await admin("POST", f"/projects/{tenant}/api_keys", {"name": "production"}))["id"]
         callers.append(Caller(TenantId(tenant), KeyId(key)))
-    prices = await _prices(admin, model)
     route = next(one for one in (await admin("GET", "/routes", None))["data"] if one["served_model"] == model)
     asked = {
         "served_model": model,
         "pool_id": PoolId(pool_id),
         "route_id": RouteId(route["id"]),
-        "prices": prices,
+        "prices": await _prices(admin, route["sku"]),
     }
     requests = [
         _request(number, at, draw, draw.choices(callers, SHARES)[0], asked)
@@ -57,10 +56,7 @@ async def make_history(
     return [caller.tenant for caller in callers]
 
 
-async def _prices(admin: Admin, model: str) -> Prices:
-    sku = next(
-        one["sku"] for one in (await admin("GET", "/routes", None))["data"] if one["served_model"] == model
-    )
+async def _prices(admin: Admin, sku: str) -> Prices:
     rows = {one["component"]: one for one in (await admin("GET", f"/prices?sku={sku}", None))["data"]}
     return Prices(
         input_id=int(rows["input"]["id"]),
