@@ -43,7 +43,9 @@ class Exchange:
         return None if value is None else value.decode("latin-1")
 
     def query(self) -> dict[str, str]:
-        return {name: values[-1] for name, values in parse_qs(self._query.decode("latin-1")).items()}
+        """Of a repeated name the last value. Blank values are there too: who writes `limit=` meant something."""
+        found = parse_qs(self._query.decode("latin-1"), keep_blank_values=True)
+        return {name: values[-1] for name, values in found.items()}
 
     def name_ignored(self, fields: Sequence[str]) -> None:
         """Tell the caller which fields of the body had no effect. Foreign names are whatever the caller wrote."""

@@ -51,9 +51,12 @@ async def usage(services: Services, exchange: Exchange, caller: Caller) -> None:
         raise invalid(f"Unknown parameter: {name[:40]!r}.", name[:40])
     limit = query.get("limit", str(LIMIT_DEFAULT))
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 9 and 1 <= int(limit) <= LIMIT_MAX):
-        raise invalid(f"'limit' must be between 1 and {LIMIT_MAX}.", "limit")
+        raise invalid(f"'limit' must be a whole number between 1 and {LIMIT_MAX}.", "limit")
+    wanted = query.get("request_id")
+    if wanted == "":  # no request is called so, and all records are not what was asked for
+        raise invalid("'request_id' is empty: name a request, or leave it out.", "request_id")
     async with services.journal_pages:
-        page = await _page(services, query.get("after", ""), int(limit), query.get("request_id"))
+        page = await _page(services, query.get("after", ""), int(limit), wanted)
         document = {"records": page.records, "cursor": page.cursor, "complete": page.complete}
         # In a thread, and straight from the records: a full page takes long to write.
         body = await asyncio.to_thread(msgspec.json.encode, document)

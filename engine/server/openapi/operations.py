@@ -83,7 +83,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         query=(
             {
                 "name": "after",
-                "description": "The cursor of the page before.",
+                "description": "The cursor of the page before; empty: from the beginning.",
                 "schema": {"type": "string", "default": ""},
             },
             {
@@ -98,7 +98,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
             {
                 "name": "request_id",
                 "description": "Only the records of this request.",
-                "schema": {"type": "string"},
+                "schema": {"type": "string", "minLength": 1},
             },
         ),
     ),

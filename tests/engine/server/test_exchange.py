@@ -75,6 +75,14 @@ def test_headers_and_query() -> None:
     assert found.query() == {"x": "3", "y": " "}
 
 
+@pytest.mark.parametrize(
+    ("raw", "query"),
+    [(b"x=", {"x": ""}), (b"x", {"x": ""}), (b"=1", {"": "1"}), (b"x=1&x=", {"x": ""}), (b"", {})],
+)
+def test_blank_values_of_a_query_are_seen(raw: bytes, query: dict[str, str]) -> None:
+    assert exchange([], [], query_string=raw).query() == query
+
+
 @pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"identity, gzip", b"\xff", b"x" * 99])
 async def test_an_encoded_body_is_refused_in_a_sentence(encoding: bytes) -> None:
     packed = exchange(

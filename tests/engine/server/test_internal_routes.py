@@ -72,6 +72,10 @@ async def test_usage_parameters(server: Server) -> None:
     async with server.session() as session:
         for query, param in (
             ({"limit": "0"}, "limit"),
+            ({"limit": ""}, "limit"),
+            ({"limit": " "}, "limit"),
+            ({"request_id": ""}, "request_id"),
+            ({"": ""}, ""),
             ({"limit": "x"}, "limit"),
             ({"limit": "99999"}, "limit"),
             ({"limit": "000000123456789"}, "limit"),
@@ -79,7 +83,20 @@ async def test_usage_parameters(server: Server) -> None:
             ({"afer": "nonsense"}, "afer"),
         ):
             async with session.get("/internal/usage", params=query) as answer:
-                assert (answer.status, (await answer.json())["error"]["param"]) == (400, param)
+                error = (await answer.json())["error"]
+                assert (answer.status, error["param"]) == (400, param)
+                assert param in error["message"]
+
+
+async def test_an_empty_cursor_is_the_beginning(server: Server) -> None:
+    async with server.session() as session:
+        async with session.post("/v1/chat/completions", json=CHAT) as answer:
+            assert answer.status == 200
+        pages = []
+        for query in ({}, {"after": ""}):
+            async with session.get("/internal/usage", params=query) as answer:
+                pages.append((await answer.json())["records"])
+    assert pages[0] == pages[1] != []
 
 
 async def test_abort_of_the_unknown(server: Server) -> None:
