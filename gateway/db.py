@@ -275,8 +275,12 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """What the server or the driver said, without what SQLAlchemy writes around it."""
-    return str(error.orig if isinstance(error, DBAPIError) else error) or type(error).__name__
+    """What the server or the driver said, without what SQLAlchemy writes around it. Of an error that says nothing, such
+    as a timeout, what kind it is and what led to it."""
+    if said := str(error.orig if isinstance(error, DBAPIError) else error):
+        return said
+    kind = type(error).__name__
+    return kind if error.__cause__ is None else f"{kind}: {reason(error.__cause__)}"
 
 
 def _refuse_closed(connection: Any, _record: object, _proxy: object) -> None:

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Coroutine, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -30,6 +31,7 @@ from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from gateway.pool.process import ProcessMark
+from gateway.settings import DatabaseSettings
 
 _PREFIX = "tollway-test-"
 _TEMPLATE = f"tollway_template_{os.getpid()}"
@@ -46,6 +48,15 @@ def server_directory() -> Iterator[Path]:
     (directory / "owner.json").write_text(json.dumps(asdict(mark)))
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_databases() -> Iterator[None]:
+    """What a busy machine delays is no fault: a `Database` that a test opens by its URL alone waits longer than one of
+    the product for its connection."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gateway.db.DatabaseSettings", partial(DatabaseSettings, connect_timeout_s=20.0))
+        yield
 
 
 @pytest.fixture(scope="session")

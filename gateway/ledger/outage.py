@@ -8,6 +8,7 @@ which is at most a second older than the outage.
 from collections.abc import Iterable
 
 from gateway.clock import Clock
+from gateway.db import reason
 from gateway.ledger.types import Reservation
 from gateway.obs.logging import get_logger
 
@@ -30,7 +31,7 @@ class Outage:
         """Noticed by whoever met it; only the first notice counts."""
         if self._since_s is None:
             self._since_s = self._clock.monotonic()
-            self._log.error("ledger_outage_began", error=str(error))
+            self._log.error("ledger_outage_began", error=reason(error))
 
     def end(self) -> None:
         if self._since_s is not None:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Literal
 
 from gateway.clock import Clock
-from gateway.db import DATABASE_ERRORS, Database, WriteConnection
+from gateway.db import DATABASE_ERRORS, Database, WriteConnection, reason
 from gateway.ids import IdSource, KeyId, PoolId, RequestId, RouteId, TenantId
 from gateway.ledger.batcher import (
     BatchQueue,
@@ -231,7 +231,7 @@ class Reserver:
             asked.reply.set_exception(BudgetExceeded(result.scope))
         else:
             outcome = "failed"
-            self._log.error("reserve_failed", request_id=asked.reservation.request_id, error=str(result))
+            self._log.error("reserve_failed", request_id=asked.reservation.request_id, error=reason(result))
             asked.reply.set_exception(ReservationFailed(asked.reservation.request_id))
         self._metrics.ledger_operations.labels("reserve", outcome).inc()
 

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from gateway.clock import Clock
-from gateway.db import DATABASE_ERRORS, Database
+from gateway.db import DATABASE_ERRORS, Database, reason
 from gateway.ids import GatewayId, IdSource, RequestId, TenantId
 from gateway.ledger.errors import DuplicateSettlement
 from gateway.ledger.leases import Leases
@@ -254,7 +254,7 @@ class Ledger:
             async with self._settle_database.transaction() as connection:
                 await mark_stopped(connection, self._instance_id)
         except DATABASE_ERRORS as error:
-            self._log.warning("ledger_stop_not_recorded", error=str(error))
+            self._log.warning("ledger_stop_not_recorded", error=reason(error))
 
 
 def _task(work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gateway.clock import Clock
-from gateway.db import DATABASE_ERRORS, Database
+from gateway.db import DATABASE_ERRORS, Database, reason
 from gateway.ids import RequestId
 from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, serve
 from gateway.ledger.outage import Outage
@@ -185,7 +185,7 @@ class Settler:
         for operation in operations:
             self._keep_aside(msgspec.json.encode(operation))
             self._metrics.ledger_operations.labels("settle", "rejected").inc()
-            self._log.error("settlement_rejected", request_id=operation.request_id, error=str(error))
+            self._log.error("settlement_rejected", request_id=operation.request_id, error=reason(error))
 
     def _keep_aside(self, record: bytes) -> None:
         try:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import get_args
 
 from gateway.clock import Clock
-from gateway.db import Database
+from gateway.db import Database, reason
 from gateway.ids import PoolId
 from gateway.ledger.batcher import commit_batch
 from gateway.ledger.repository.holds import FIRST_HOLD, holds_of, orphaned_holds, provisional_holds
@@ -167,7 +167,7 @@ class Reconciler:
         settled = 0
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, Exception):
-                self._log.error("reconcile_failed", request_id=operation.request_id, error=str(result))
+                self._log.error("reconcile_failed", request_id=operation.request_id, error=reason(result))
             elif result not in ("duplicate", "listed"):
                 settled += 1
                 self._metrics.reconciled_attempts.labels(source).inc()

@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import msgspec
-from pydantic import SecretStr
 from sqlalchemy import text
 
 from gateway.clock import SystemClock
@@ -32,7 +31,8 @@ from gateway.ledger.types import Hold, Settlement
 from gateway.local.postgres import EmbeddedPostgres
 from gateway.migrate import migrate
 from gateway.obs.metrics import Metrics
-from gateway.settings import DatabaseSettings, LedgerSettings
+from gateway.settings import LedgerSettings
+from tests.gateway.books import patient
 from tests.gateway.ledger.builders import reservation, settlement
 
 GATEWAYS = 2
@@ -216,7 +216,7 @@ def _settlement(name: str) -> Settlement:
 
 def _ledger(url: str, spool: Path, gateway_id: str) -> Ledger:
     return Ledger(
-        DatabaseSettings(url=SecretStr(url)),
+        patient(url),
         gateway_id=GatewayId(gateway_id),
         settings=LedgerSettings(spool_dir=spool, reserve_timeout_s=30),
         clock=SystemClock(),

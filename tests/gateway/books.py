@@ -20,6 +20,13 @@ from tests.gateway.ledger.builders import PRICES
 MakeLedger = Callable[..., Awaitable[Ledger]]
 
 
+def patient(url: str, **changes: Any) -> DatabaseSettings:
+    """What a busy machine delays is no fault: a test that means a time limit sets it."""
+    return DatabaseSettings(
+        url=SecretStr(url), **{"connect_timeout_s": 20.0, "statement_timeout_s": 30.0, **changes}
+    )
+
+
 class Books:
     """The owner's view of a test database."""
 
@@ -120,10 +127,12 @@ async def make_ledger(database_url: str, books: Books, tmp_path: Path) -> AsyncI
     async def make(
         gateway_id: str = "gw-1", url: str = database_url, clock: Clock | None = None, **settings: Any
     ) -> Ledger:
+        """`settings` are the ledger's; `database` among them, the database's."""
+        database = patient(url, **settings.pop("database", {}))
         ledger = Ledger(
-            DatabaseSettings(url=SecretStr(url)),
+            database,
             gateway_id=GatewayId(gateway_id),
-            settings=LedgerSettings(spool_dir=tmp_path / "spool", **settings),
+            settings=LedgerSettings(spool_dir=tmp_path / "spool", **{"reserve_timeout_s": 60.0, **settings}),
             clock=clock or SystemClock(),
             ids=IdSource(),
             metrics=Metrics(),

@@ -1,5 +1,8 @@
 """Who goes on while Postgres is away."""
 
+from structlog.testing import capture_logs
+
+from gateway.ledger.batcher import CommitUnknown
 from gateway.ledger.outage import Outage
 from tests.fakes.clock import ManualClock
 from tests.gateway.ledger.builders import reservation
@@ -40,3 +43,11 @@ def test_who_never_saw_the_budgets_refuses_everybody() -> None:
     outage = Outage(ManualClock(), grace_s=30)
     outage.begin(OSError("away"))
     assert not outage.may_go_on(reservation("r"))
+
+
+def test_the_log_says_what_began_it_even_of_errors_that_say_nothing() -> None:
+    unknown = CommitUnknown()
+    unknown.__cause__ = TimeoutError()
+    with capture_logs() as lines:
+        Outage(ManualClock(), grace_s=30).begin(unknown)
+    assert [line["error"] for line in lines] == ["CommitUnknown: TimeoutError"]

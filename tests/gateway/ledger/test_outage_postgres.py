@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from gateway.clock import SystemClock
 from gateway.db import Database
@@ -17,8 +16,8 @@ from gateway.ledger.types import Hold
 from gateway.local.postgres import EmbeddedPostgres
 from gateway.migrate import migrate
 from gateway.obs.metrics import Metrics
-from gateway.settings import DatabaseSettings, LedgerSettings
-from tests.gateway.books import Books
+from gateway.settings import LedgerSettings
+from tests.gateway.books import Books, patient
 from tests.gateway.ledger.builders import PRICES, reservation, settlement
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -46,9 +45,9 @@ class Server:
 
     async def ledger(self, gateway_id: str = "gw-1") -> Ledger:
         ledger = Ledger(
-            DatabaseSettings(url=SecretStr(self.url)),
+            patient(self.url),
             gateway_id=GatewayId(gateway_id),
-            settings=LedgerSettings(spool_dir=self._spool, outage_grace_s=600, reserve_timeout_s=20),
+            settings=LedgerSettings(spool_dir=self._spool, outage_grace_s=600, reserve_timeout_s=60),
             clock=SystemClock(),
             ids=IdSource(),
             metrics=Metrics(),

@@ -30,7 +30,7 @@ async def test_two_gateways_never_overspend_one_hard_budget(make_ledger: MakeLed
     limit = 130 * BOUND
     await books.add_budget(limit)
     await books.watch_budgets()
-    ledgers = [await make_ledger(f"gw-{number}", reserve_timeout_s=60) for number in (1, 2)]
+    ledgers = [await make_ledger(f"gw-{number}") for number in (1, 2)]
 
     async def one(number: int) -> bool:
         ledger = ledgers[number % 2]
@@ -71,9 +71,7 @@ async def test_sixteen_writers_lose_no_increment_and_meet_no_deadlock(
         await books.add_budget(limit, scope=scope, tenant_id=tenant, key_id=key)
     await books.add_budget(1, period="prepaid", is_hard=False)
     await books.watch_budgets()
-    ledgers = await asyncio.gather(
-        *(make_ledger(f"gw-{number}", reserve_timeout_s=60) for number in range(WRITERS))
-    )
+    ledgers = await asyncio.gather(*(make_ledger(f"gw-{number}") for number in range(WRITERS)))
     plan = [
         [(draw.choice(("proj_a", "proj_b")), draw.choice(("key_a", "key_b"))) for _ in range(12)]
         for _ in range(WRITERS)
@@ -157,7 +155,7 @@ async def test_limits_that_change_between_two_requests_count_for_the_second(
     make_ledger: MakeLedger, books: Books
 ) -> None:
     """On both gateways, without waiting for any poll; a budget that is new or gone as well."""
-    ledgers = [await make_ledger(f"gw-{number}", reserve_timeout_s=60) for number in (1, 2)]
+    ledgers = [await make_ledger(f"gw-{number}") for number in (1, 2)]
     names = (f"req_{number}" for number in count())
 
     async def verdicts() -> list[bool]:

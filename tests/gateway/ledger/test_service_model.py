@@ -24,7 +24,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from pydantic import SecretStr
 
 from gateway.clock import SystemClock
 from gateway.db import Database
@@ -37,15 +36,15 @@ from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.types import Hold, Settlement
 from gateway.obs.metrics import Metrics
 from gateway.reconcile.evidence import JournalAttempt, settlement_from_journal, settlement_without_evidence
-from gateway.settings import DatabaseSettings, LedgerSettings
+from gateway.settings import LedgerSettings
 from tests.fakes.tcp_proxy import TcpProxy
-from tests.gateway.books import Books
+from tests.gateway.books import Books, patient
 from tests.gateway.ledger.builders import PRICES, reservation, settlement
 
 T = TypeVar("T")
 NOW = datetime.now(UTC)
 TENANTS = ("hard", "soft", "free")
-FINISH_S = 20.0
+FINISH_S = 90.0
 PICK, TOKENS = st.integers(0, 1000), st.integers(0, 100)
 
 
@@ -116,9 +115,9 @@ def machine_of(database_url: str, directory: Path) -> type[RuleBasedStateMachine
 
         async def _start(self) -> None:
             self.ledger = Ledger(
-                DatabaseSettings(url=SecretStr(self.proxy.url), connect_timeout_s=1.0),
+                patient(self.proxy.url),
                 gateway_id=GatewayId(f"gw-{self.number}"),
-                settings=LedgerSettings(spool_dir=directory, outage_grace_s=3600, reserve_timeout_s=15),
+                settings=LedgerSettings(spool_dir=directory, outage_grace_s=3600, reserve_timeout_s=60),
                 clock=SystemClock(),
                 ids=IdSource(),
                 metrics=Metrics(),

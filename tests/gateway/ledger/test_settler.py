@@ -169,11 +169,13 @@ from gateway.clock import SystemClock
 from gateway.ids import IdSource
 from gateway.ledger import Ledger
 from gateway.obs.metrics import Metrics
-from gateway.settings import DatabaseSettings, LedgerSettings
+from gateway.settings import LedgerSettings
+from tests.gateway.books import patient
 from tests.gateway.ledger.builders import reservation, settlement
 
 async def main(url, spool, step):
-    ledger = Ledger(DatabaseSettings(url=url), gateway_id="gw-victim", settings=LedgerSettings(spool_dir=Path(spool)),
+    settings = LedgerSettings(spool_dir=Path(spool), reserve_timeout_s=60)
+    ledger = Ledger(patient(url), gateway_id="gw-victim", settings=settings,
                     clock=SystemClock(), ids=IdSource(), metrics=Metrics())
     await ledger.start()
     hold = await ledger.reserve(reservation("req_1"))

@@ -5,19 +5,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from gateway.errors import Conflict, NotFound
 from gateway.ledger.repository.review import ReviewNote, write_notes
 from gateway.retention import commands
-from gateway.settings import DatabaseSettings, Settings
-from tests.gateway.books import Books
+from gateway.settings import Settings
+from tests.gateway.books import Books, patient
 from tests.gateway.usage_events import settled, write
 
 
 @pytest.fixture
 def settings(database_url: str) -> Settings:
-    return Settings(database=DatabaseSettings(url=SecretStr(database_url)))
+    return Settings(database=patient(database_url))
 
 
 async def test_the_review_list_is_shown_and_shortened(books: Books, settings: Settings) -> None:
