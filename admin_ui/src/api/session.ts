@@ -31,9 +31,13 @@ export async function restoreSession(): Promise<void> {
   change(response.ok ? asSession((await response.json()) as Me, null) : null);
 }
 
+/** By who is not signed in yet, or no more. */
+export const post = (path: string, body?: object): Promise<Response> =>
+  fetch(path, { method: "POST", headers: { ...CONSOLE_HEADER, ...(body && { "content-type": "application/json" }) }, body: body ? JSON.stringify(body) : null });
+
 /** The refusal, or null when it went well. */
 export async function signIn(email: string, password: string): Promise<Response | null> {
-  return opened(await fetch(SESSIONS, { method: "POST", headers: { ...CONSOLE_HEADER, "content-type": "application/json" }, body: JSON.stringify({ email, password }) }));
+  return opened(await post(SESSIONS, { email, password }));
 }
 
 /** After something that set the cookies of a session. */
@@ -53,7 +57,7 @@ export async function signInWithKey(key: string): Promise<Response | null> {
 }
 
 export async function signOut(): Promise<void> {
-  if (adminKey === null) await fetch(`${SESSIONS}/logout`, { method: "POST", headers: CONSOLE_HEADER });
+  if (adminKey === null) await post(`${SESSIONS}/logout`);
   sessionEnded();
 }
 
@@ -65,7 +69,7 @@ export function sessionEnded(): void {
 /** A second chance after a 401: once for all who wait. Nothing renews an admin key. */
 export function renewSession(): Promise<boolean> {
   if (adminKey !== null) return Promise.resolve(false);
-  renewal ??= fetch(`${SESSIONS}/refresh`, { method: "POST", headers: CONSOLE_HEADER })
+  renewal ??= post(`${SESSIONS}/refresh`)
     .then(({ ok }) => ok)
     .finally(() => {
       renewal = null;

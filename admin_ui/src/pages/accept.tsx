@@ -5,21 +5,20 @@ import { useEffect, useState } from "react";
 import type { ApiError } from "@/api/client";
 import { refusal } from "@/api/client";
 import type { Invitation } from "@/api/schema";
-import { CONSOLE_HEADER, opened } from "@/api/session";
+import { opened, post } from "@/api/session";
 import { Door, useAttempt } from "@/app/login";
 import { Button } from "@/ui/button";
 import { Field, Input } from "@/ui/field";
 import { Failure, Skeleton } from "@/ui/states";
 
-const post = (path: string, body: object): Promise<Response> =>
-  fetch(`/v1/organization/invitations/${path}`, { method: "POST", headers: { ...CONSOLE_HEADER, "content-type": "application/json" }, body: JSON.stringify(body) });
+const INVITATIONS = "/v1/organization/invitations";
 
 export function AcceptInvite() {
   const [token] = useState(() => location.hash.slice(1));
   const [invitation, setInvitation] = useState<Invitation | null>(null);
   const [failure, setFailure] = useState<ApiError | null>(null);
   useEffect(() => {
-    void post("lookup", { token }).then(async (response) => (response.ok ? setInvitation((await response.json()) as Invitation) : setFailure(await refusal(response))));
+    void post(`${INVITATIONS}/lookup`, { token }).then(async (response) => (response.ok ? setInvitation((await response.json()) as Invitation) : setFailure(await refusal(response))));
   }, [token]);
   return (
     <Door title="You are invited to Tollway">
@@ -38,7 +37,7 @@ function AcceptForm({ token, email }: { token: string; email: string }) {
   function submit(event: FormEvent) {
     event.preventDefault();
     void attempt(async () => {
-      const refused = await opened(await post("accept", { token, name, password }));
+      const refused = await opened(await post(`${INVITATIONS}/accept`, { token, name, password }));
       if (refused === null) void navigate({ to: "/", replace: true });
       return refused;
     });

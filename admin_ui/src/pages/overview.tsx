@@ -15,6 +15,7 @@ import { Loaded, Skeleton } from "@/ui/states";
 import { ownProjects } from "@/api/session";
 import { detailsOf, titleOf, toneOf } from "./alerts/fired";
 import { actionOf } from "./audit-table";
+import { kvTone, wordOf } from "./pools/load";
 import { Board } from "./slo/board";
 
 const CHANGES = 8;
@@ -154,7 +155,7 @@ function PoolLines({ pools }: { pools: PoolNow[] }) {
             </p>
             {fullest !== null && (
               <div className="mt-1.5 flex items-center gap-2 text-[12.5px] text-ink-2">
-                <Bar share={fullest} tone={fullest > 0.95 ? "bad" : fullest > 0.8 ? "warn" : "busy"} label="KV cache in use" />
+                <Bar share={fullest} tone={kvTone(fullest)} label="KV cache in use" />
                 <span className="figure whitespace-nowrap">KV {percent(fullest, 0)}</span>
               </div>
             )}
@@ -172,9 +173,6 @@ function sumOf(pool: PoolNow, field: "running" | "waiting" | "tokens_per_second"
 }
 
 function PoolHealth({ pool }: { pool: PoolNow }) {
-  if (pool.desired_state === "stopped") return <Status tone="plain">Stopped</Status>;
-  if (pool.ready === 0) return <Status tone="bad">Not serving</Status>;
-  if (pool.is_rolling) return <Status tone="busy">Rolling</Status>;
-  if (pool.ready < pool.replicas.length) return <Status tone="warn">Degraded</Status>;
-  return <Status tone="good">Serving</Status>;
+  const { tone, word } = wordOf({ stopped: pool.desired_state === "stopped", there: pool.replicas.length, ready: pool.ready, rolling: pool.is_rolling });
+  return <Status tone={tone}>{word}</Status>;
 }

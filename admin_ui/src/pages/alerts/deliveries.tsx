@@ -70,6 +70,7 @@ function Replay({ endpoint, delivery }: { endpoint: OperatorEndpoint; delivery: 
     <Button
       size="small"
       look="quiet"
+      needs={REPLAY}
       busy={replay.isPending}
       onClick={() => replay.mutate({ path: { endpoint_id: endpoint.id, delivery_id: delivery.id } }, { onSuccess: () => toast.success("It is sent again, under the same id"), onError: (error) => toast.error(error.message) })}
     >

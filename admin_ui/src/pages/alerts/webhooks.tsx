@@ -17,6 +17,8 @@ import { EndpointDialog, RotateSecret } from "./endpoint-form";
 
 const LIST = "GET /v1/organization/webhook_endpoints";
 const DELIVERIES = "GET /v1/organization/webhook_endpoints/{endpoint_id}/deliveries";
+const UPDATE = "POST /v1/organization/webhook_endpoints/{endpoint_id}";
+const ENABLE = "POST /v1/organization/webhook_endpoints/{endpoint_id}/enable";
 const TEST = "POST /v1/organization/webhook_endpoints/{endpoint_id}/test";
 type Doing = { what: "set"; endpoint: OperatorEndpoint | null } | { what: "rotate" | "delete"; endpoint: OperatorEndpoint } | null;
 
@@ -27,7 +29,7 @@ export function Webhooks() {
   const { query, rows } = useList(LIST, { query: { limit: 50 } });
   const shown = rows.find((one) => one.id === chosen) ?? rows[0];
   const add = (
-    <AddButton onClick={() => setDoing({ what: "set", endpoint: null })}>New endpoint</AddButton>
+    <AddButton needs="POST /v1/organization/webhook_endpoints" onClick={() => setDoing({ what: "set", endpoint: null })}>New endpoint</AddButton>
   );
   return (
     <>
@@ -72,13 +74,13 @@ function useColumns(setDoing: (doing: Doing) => void): Column<OperatorEndpoint>[
           </Button>
           <Test endpoint={row} />
           {row.status === "disabled" && <Enable endpoint={row} />}
-          <Button size="small" look="quiet" onClick={() => setDoing({ what: "set", endpoint: row })}>
+          <Button size="small" look="quiet" needs={UPDATE} onClick={() => setDoing({ what: "set", endpoint: row })}>
             Change
           </Button>
-          <Button size="small" look="quiet" onClick={() => setDoing({ what: "rotate", endpoint: row })}>
+          <Button size="small" look="quiet" needs="POST /v1/organization/webhook_endpoints/{endpoint_id}/rotate_secret" onClick={() => setDoing({ what: "rotate", endpoint: row })}>
             Rotate secret
           </Button>
-          <Button size="small" look="quiet" className="text-bad" onClick={() => setDoing({ what: "delete", endpoint: row })}>
+          <Button size="small" look="quiet" className="text-bad" needs="DELETE /v1/organization/webhook_endpoints/{endpoint_id}" onClick={() => setDoing({ what: "delete", endpoint: row })}>
             Delete
           </Button>
         </span>
@@ -111,6 +113,7 @@ function Test({ endpoint }: { endpoint: OperatorEndpoint }) {
     <Button
       size="small"
       look="quiet"
+      needs={TEST}
       busy={test.isPending}
       onClick={() => test.mutate({ path: { endpoint_id: endpoint.id }, body: { event_type: sample } }, { onSuccess: ({ status_code }) => toast.success(`${endpoint.name} answered ${status_code}`), onError: (error) => toast.error(error.message) })}
     >
@@ -120,9 +123,9 @@ function Test({ endpoint }: { endpoint: OperatorEndpoint }) {
 }
 
 function Enable({ endpoint }: { endpoint: OperatorEndpoint }) {
-  const enable = useChange("POST /v1/organization/webhook_endpoints/{endpoint_id}/enable", [LIST]);
+  const enable = useChange(ENABLE, [LIST]);
   return (
-    <Button size="small" look="quiet" busy={enable.isPending} onClick={() => enable.mutate({ path: { endpoint_id: endpoint.id } }, { onError: (error) => toast.error(error.message) })}>
+    <Button size="small" look="quiet" needs={ENABLE} busy={enable.isPending} onClick={() => enable.mutate({ path: { endpoint_id: endpoint.id } }, { onError: (error) => toast.error(error.message) })}>
       Enable
     </Button>
   );

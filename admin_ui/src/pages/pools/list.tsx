@@ -11,7 +11,7 @@ import { Empty } from "@/ui/states";
 import { Paged } from "@/ui/table";
 import { NewPool } from "./new";
 import { present } from "./replica-state";
-import { loadOf } from "./load";
+import { kvTone, loadOf, wordOf } from "./load";
 
 const LIVE_MS = 5_000;
 
@@ -78,7 +78,7 @@ function PoolCard({ pool }: { pool: Pool }) {
             <span>KV cache in use</span>
             <span className="figure">{percent(load.kv_usage)}</span>
           </div>
-          <Bar share={load.kv_usage} tone={load.kv_usage > 0.95 ? "bad" : load.kv_usage > 0.8 ? "warn" : "busy"} label="KV cache in use" />
+          <Bar share={load.kv_usage} tone={kvTone(load.kv_usage)} label="KV cache in use" />
         </div>
       )}
     </Panel>
@@ -95,13 +95,9 @@ function Fact({ name, value }: { name: string; value: string }) {
 }
 
 export function PoolStatus({ pool }: { pool: Pool }) {
-  if (pool.desired_state === "stopped") return <Status tone="plain">Stopped</Status>;
   const replicas = present(pool.replicas);
   const ready = replicas.filter((one) => one.state === "ready");
-  const old = ready.filter((one) => one.generation !== pool.generation);
-  if (replicas.length === 0) return <Status tone="warn">No replicas</Status>;
-  if (ready.length === 0) return <Status tone="bad">Not serving</Status>;
-  if (old.length > 0) return <Status tone="busy">Rolling</Status>;
-  if (ready.length < replicas.length) return <Status tone="warn">Degraded</Status>;
-  return <Status tone="good">Serving</Status>;
+  const rolling = ready.some((one) => one.generation !== pool.generation);
+  const { tone, word } = wordOf({ stopped: pool.desired_state === "stopped", there: replicas.length, ready: ready.length, rolling });
+  return <Status tone={tone}>{word}</Status>;
 }

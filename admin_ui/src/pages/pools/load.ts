@@ -1,5 +1,6 @@
 /** What a pool's replicas say about their work, together. */
 import type { Replica } from "@/api/shapes";
+import type { Tone } from "@/ui/bits";
 
 export interface Load {
   running: number;
@@ -16,4 +17,27 @@ export function loadOf(replicas: Replica[]): Load | null {
     waiting: known.reduce((sum, one) => sum + one.waiting, 0),
     kv_usage: Math.max(...known.map((one) => one.kv_usage)),
   };
+}
+
+/** From where on a KV cache in use is to be watched, and from where on it tells somebody. */
+export function kvTone(share: number): Tone {
+  if (share > 0.95) return "bad";
+  return share > 0.8 ? "warn" : "busy";
+}
+
+export interface Serving {
+  stopped: boolean;
+  /** Replicas that are there, and those of them that answer. */
+  there: number;
+  ready: number;
+  rolling: boolean;
+}
+
+/** In one word, the same wherever a pool is named. */
+export function wordOf({ stopped, there, ready, rolling }: Serving): { tone: Tone; word: string } {
+  if (stopped) return { tone: "plain", word: "Stopped" };
+  if (there === 0) return { tone: "warn", word: "No replicas" };
+  if (ready === 0) return { tone: "bad", word: "Not serving" };
+  if (rolling) return { tone: "busy", word: "Rolling" };
+  return ready < there ? { tone: "warn", word: "Degraded" } : { tone: "good", word: "Serving" };
 }

@@ -14,7 +14,7 @@ import { Empty, Loaded } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { Table } from "@/ui/table";
 import { PoolStatus } from "./list";
-import { loadOf } from "./load";
+import { kvTone, loadOf } from "./load";
 import { draftOf, SpecFields, specOf } from "./new";
 import { present, ReplicaStatus } from "./replica-state";
 
@@ -112,7 +112,7 @@ function replicaColumns(pool: Pool): Column<Replica>[] {
       cell: (row) =>
         row.load ? (
           <span className="inline-flex w-24 items-center gap-2">
-            <Bar share={row.load.kv_usage} tone={row.load.kv_usage > 0.95 ? "bad" : "busy"} label="KV cache in use" />
+            <Bar share={row.load.kv_usage} tone={kvTone(row.load.kv_usage)} label="KV cache in use" />
             {percent(row.load.kv_usage, 0)}
           </span>
         ) : (
@@ -138,7 +138,7 @@ function Actions({ pool }: { pool: Pool }) {
     <>
       <Button onClick={() => setDoing("change")} needs="PATCH /v1/organization/pools/{pool_id}">Change or roll…</Button>
       {stopped ? (
-        <Button look="primary" busy={update.isPending} onClick={() => update.mutate({ path, body: { desired_state: "running" } })}>
+        <Button look="primary" needs="PATCH /v1/organization/pools/{pool_id}" busy={update.isPending} onClick={() => update.mutate({ path, body: { desired_state: "running" } })}>
           Start
         </Button>
       ) : (

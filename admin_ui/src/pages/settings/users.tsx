@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { useActiveProjects } from "@/api/names";
 import { useChange, useList } from "@/api/queries";
+import { may } from "@/api/session";
 import type { LinkedInvite } from "@/api/schema";
 import type { Invite, User } from "@/api/shapes";
 import { plural, words } from "@/lib/format";
@@ -17,19 +18,20 @@ import type { Role } from "./roles";
 import { ROLES } from "./roles";
 
 const LIST = "GET /v1/organization/users";
+const UPDATE = "POST /v1/organization/users/{user_id}";
 const INVITES = "GET /v1/organization/invites";
 
 export function Users() {
   const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState<User | null>(null);
   const { query, rows } = useList(LIST, { query: { limit: 50 } });
-  const update = useChange("POST /v1/organization/users/{user_id}", [LIST]);
+  const update = useChange(UPDATE, [LIST]);
   const columns: Column<User>[] = [
     { head: "Name", main: true, cell: (row) => row.name },
     { head: "Email", cell: (row) => row.email },
     {
       head: "Role",
-      cell: (row) => (
+      cell: (row) => may(UPDATE) ? (
         <Select aria-label={`Role of ${row.name}`} className="w-auto" value={row.role} onChange={(event) => update.mutate({ path: { user_id: row.id }, body: { role: event.target.value } })}>
           {ROLES.map(([role]) => (
             <option key={role} value={role}>
@@ -37,6 +39,8 @@ export function Users() {
             </option>
           ))}
         </Select>
+      ) : (
+        words(row.role)
       ),
     },
     { head: "Tenants", cell: (row) => (row.projects.data.length === 0 ? "–" : <span className="inline-flex flex-wrap gap-1">{row.projects.data.slice(0, 3).map((one) => <Tag key={one.id}>{one.name}</Tag>)}{row.projects.data.length > 3 && plural(row.projects.data.length - 3, "more", "more")}</span>) },
@@ -83,7 +87,7 @@ function Invites() {
     {
       head: "Actions",
       action: true,
-      needs: "DELETE /v1/organization/users/{user_id}",
+      needs: "DELETE /v1/organization/invites/{invite_id}",
       right: true,
       cell: (row) => (
         <Button key="withdraw" look="quiet" size="small" onClick={() => remove.mutate({ path: { invite_id: row.id } })}>

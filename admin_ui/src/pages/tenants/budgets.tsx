@@ -49,7 +49,7 @@ export function BudgetBars({ tenant, editable }: TabProps & { editable?: boolean
                         Change
                       </Button>
                     )}
-                    <Button size="small" look="quiet" needs="POST /v1/organization/budgets/{budget_id}" className="text-bad" onClick={() => setDoing({ what: "delete", budget })}>
+                    <Button size="small" look="quiet" needs="DELETE /v1/organization/budgets/{budget_id}" className="text-bad" onClick={() => setDoing({ what: "delete", budget })}>
                       Delete
                     </Button>
                   </div>

@@ -2,6 +2,8 @@
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useChange, useList } from "@/api/queries";
+import { may } from "@/api/session";
+import { words } from "@/lib/format";
 import { When } from "@/ui/bits";
 import { AddButton, Button } from "@/ui/button";
 import { Dialog, DialogForm } from "@/ui/dialog";
@@ -12,6 +14,7 @@ import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 import type { TabProps } from "./one";
 
+const CHANGE = "POST /v1/organization/projects/{project_id}/users/{user_id}";
 const LIST = "GET /v1/organization/projects/{project_id}/users";
 
 interface Member {
@@ -27,18 +30,20 @@ export function TenantPeople({ tenant }: TabProps) {
   const path = { project_id: tenant.id };
   const { query, rows } = useList(LIST, { path, query: { limit: 50 } });
   const members = rows as Member[];
-  const change = useChange("POST /v1/organization/projects/{project_id}/users/{user_id}", [LIST]);
+  const change = useChange(CHANGE, [LIST]);
   const remove = useChange("DELETE /v1/organization/projects/{project_id}/users/{user_id}", [LIST]);
   const columns: Column<Member>[] = [
     { head: "Name", main: true, cell: (row) => row.name },
     { head: "Email", cell: (row) => row.email },
     {
       head: "Role",
-      cell: (row) => (
+      cell: (row) => may(CHANGE) ? (
         <Select aria-label={`Role of ${row.name}`} className="w-auto" value={row.role} onChange={(event) => change.mutate({ path: { ...path, user_id: row.id }, body: { role: event.target.value as Member["role"] } })}>
           <option value="owner">Owner: keys and alerts</option>
           <option value="member">Member: reads</option>
         </Select>
+      ) : (
+        words(row.role)
       ),
     },
     { head: "Added", cell: (row) => <When at={row.added_at} /> },
