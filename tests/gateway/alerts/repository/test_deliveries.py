@@ -41,3 +41,13 @@ async def test_a_target_is_addressed_once(books: Books) -> None:
         assert again.attempt == 2
         await mark_failed(connection, message, "an older attempt", None)
     assert await books.value("SELECT last_error FROM delivery") == "busy"
+
+
+async def test_a_busy_target_is_left_alone(books: Books) -> None:
+    async with books.database.transaction() as connection:
+        await announce(connection, [EVENT])
+        await add(connection, [NewDelivery("d1", EVENT.id, "email", "a@x.org", {})])
+        await add(connection, [NewDelivery("d2", EVENT.id, "email", "b@x.org", {})])
+        free = await lease(connection, replace(ALL, busy=["a@x.org"]))
+        assert [one.id for one in free] == ["d2"]
+        assert [one.id for one in await lease(connection, ALL)] == ["d1"], "it waited, and was not lost"
