@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -25,6 +26,7 @@ from tests.fakes.journal import record_of
 from tests.fakes.replies import Usage
 from tests.fakes.resume import Resumed
 from tests.fakes.script import DRAINING, MISMATCH, TOO_LONG, Plan, Refusal, Script, Seen
+from tests.ports import keep_port
 
 __all__ = ["FakeEngine", "Refusal", "Script", "Seen"]
 
@@ -45,8 +47,7 @@ class FakeEngine:
         self.requests: list[Seen] = []
         self.journal: list[dict[str, Any]] = []
         self.aborts = 0
-        self.status_reads = 0
-        self.connections_made = 0
+        self.status_reads = self.connections_made = 0
         self.running = 0
         self.running_max = 0
         self.epoch = "epoch-0"
@@ -56,6 +57,7 @@ class FakeEngine:
         self._peers: set[object] = set()
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._keeper: socket.socket | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -77,13 +79,12 @@ class FakeEngine:
             ]
         )
         app.on_response_prepare.append(self._stamp)
-        self.epoch = f"epoch-{next(self._epochs)}"
-        self.state = "ready"
+        self.epoch, self.state = f"epoch-{next(self._epochs)}", "ready"
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.05)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self._keeper = self._keeper or keep_port(self.port)  # ours while it is stopped too
+        self.port = self._keeper.getsockname()[1]
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
 
     async def stop(self) -> None:
         """Ends at once, as a killed process does: no connection survives. `start()` again is a new epoch."""
@@ -98,8 +99,10 @@ class FakeEngine:
         await self.start()
         return self
 
-    async def __aexit__(self, kind: type | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.stop()
+        if self._keeper is not None:
+            self._keeper.close()
 
     # -- what tests say and ask ---------------------------------------------------------------------------
 
@@ -300,10 +303,8 @@ class FakeEngine:
         if delay_s <= 0:
             await asyncio.sleep(0)
             return
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(seen.abort.wait(), delay_s)
-        except TimeoutError:
-            return
 
     def _head(self, seen: Seen) -> dict[str, Any]:
         if seen.resumed is not None:

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.ports import keep_port
+
 
 class Cable:
     """While cut, open connections are gone and new ones are refused; while silent, nothing gets through."""
@@ -17,11 +19,14 @@ class Cable:
         self._relays: set[asyncio.Task[None]] = set()
         self._through = asyncio.Event()
         self._through.set()
-        self.port = 0
+        self._keeper = keep_port()  # ours while it is cut too
+        self.port = self._keeper.getsockname()[1]
 
     async def join(self) -> None:
         self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        self._keeper.close()
 
     async def cut(self) -> None:
         assert self._server is not None
@@ -75,3 +80,4 @@ async def cable_to(url: str) -> AsyncIterator[tuple[Cable, str]]:
         yield cable, urlunsplit(parts._replace(netloc=netloc))
     finally:
         await cable.cut()
+        cable.close()
