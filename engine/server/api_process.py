@@ -191,7 +191,7 @@ class ApiProcess:
         services, settings = self.services, self._spec.config.server
         services.phase = Phase.GRACE
         _LOG.info("draining: %d requests in flight", len(services.in_flight))
-        await self._first_of(asyncio.sleep(settings.drain_grace_s), self._aborting.wait())
+        await self._first_of(self._grace(), self._aborting.wait())
         services.phase = Phase.CLOSED
         left_s = max(0.0, settings.drain_timeout_s - settings.drain_grace_s)
         await self._first_of(asyncio.sleep(left_s), self._aborting.wait(), services.in_flight.wait_empty())
@@ -206,6 +206,10 @@ class ApiProcess:
             _LOG.info("drained")
         finally:  # a disk that fails must not keep a drained process alive
             self._server.should_exit = True
+
+    async def _grace(self) -> None:
+        """For balancers, which learn a moment later that this one is not ready."""
+        await asyncio.sleep(self._spec.config.server.drain_grace_s)
 
     async def _acknowledged(self) -> None:
         """Until the journal's reader has everything, if there is one. It is answered meanwhile, like before."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -18,6 +17,7 @@ import psutil
 import pytest
 
 from tests.models import write_tiny_gemma3, write_tiny_llama
+from tests.ports import keep_port
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = {"authorization": "Bearer internal"}
@@ -60,8 +60,8 @@ class Engine:
 @asynccontextmanager
 async def serving(model: Path, *flags: str, log: Path | None = None) -> AsyncIterator[Engine]:
     """`log`: a file for what the processes write, instead of the test's own output."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    keeper = keep_port()
+    port = keeper.getsockname()[1]
     with log.open("wb") if log is not None else nullcontext() as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "engine", "serve", str(model), "--served-model-name", "m"),
@@ -78,10 +78,11 @@ async def serving(model: Path, *flags: str, log: Path | None = None) -> AsyncIte
             await engine.until_ready()
             yield engine
         finally:
+            keeper.close()
             await engine.client.close()
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 60) == 0
+            assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 @pytest.mark.parametrize("write", [write_tiny_llama, write_tiny_gemma3])
@@ -164,12 +165,12 @@ async def test_core_killed_under_load(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "model")
     async with serving(tmp_path / "model") as engine:
         before = await engine.status()
-        running = [
-            asyncio.create_task(engine.complete(max_tokens=900, extra_body={"ignore_eos": True}))
-            for _ in range(6)
-        ]
-        while not (await engine.status())["running"]:  # noqa: ASYNC110  # asks another process
-            await asyncio.sleep(0.01)
+        os.kill(before["core_pid"], signal.SIGSTOP)  # it has all of them, and will have finished none
+        headers = [{"x-gateway-request-id": f"gw-{number}"} for number in range(6)]
+        running = [asyncio.create_task(engine.complete(max_tokens=900, extra_headers=one)) for one in headers]
+        async with asyncio.timeout(120):
+            while len((await engine.status())["request_ids"]) < 6:  # noqa: ASYNC110  # asks another process
+                await asyncio.sleep(0.01)
         os.kill(before["core_pid"], signal.SIGKILL)
         for outcome in await asyncio.gather(*running, return_exceptions=True):
             assert isinstance(outcome, openai.InternalServerError), outcome

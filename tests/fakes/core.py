@@ -34,6 +34,7 @@ from engine.messages import (
 from engine.server.control import LineReader, Ready, ToCore
 
 HEARTBEAT_S = 0.2
+HALT_AT = 150
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ def ready(
 
 class FakeCore:
     def __init__(self, transport: CoreTransport, num_workers: int = 1, step_s: float = 0.002) -> None:
+        self.halt: Path | None = None
+        """While this file is there, no sequence gets more than `HALT_AT` tokens."""
         self.seen: list[AddRequest] = []
         self.aborted: list[str] = []
         self.gone: list[int] = []
@@ -160,7 +163,11 @@ class FakeCore:
                 self._changed.notify_all()
 
     def _runnable(self) -> bool:
-        return any(not sequence.script.silent for sequence in self._state.sequences.values())
+        return any(self._moves(sequence) for sequence in self._state.sequences.values())
+
+    def _moves(self, sequence: _Sequence) -> bool:
+        halted = self.halt is not None and sequence.made >= HALT_AT and self.halt.exists()
+        return not sequence.script.silent and not halted
 
     def _receive(self, message: CoreInbound) -> None:
         if isinstance(message, AddRequest):
@@ -189,7 +196,7 @@ class FakeCore:
     def _step(self) -> None:
         self._state.steps += 1
         for sequence in list(self._state.sequences.values()):
-            if not sequence.script.silent:
+            if self._moves(sequence):
                 self._advance(sequence)
 
     def _advance(self, sequence: _Sequence) -> None:
@@ -300,6 +307,8 @@ def main() -> None:
     workers = spec.config.server.api_server_workers
     transport = CoreTransport(Path(spec.run_dir), spec.generation, workers, supervisor)
     core = FakeCore(transport, workers, step_s=float(os.environ.get("FAKE_CORE_STEP_S", "0.002")))
+    if halt := os.environ.get("FAKE_CORE_HALT"):
+        core.halt = Path(halt)
     transport.tell_supervisor(Ready(ready(spec.epoch)))
     core.run()
     transport.close()

@@ -24,7 +24,7 @@ BAR = 0.1
 PROMPTS_AT_ONCE = 6
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("fp8", "prompts"), [(Fp8Parts(weights=True), slice(18)), (Fp8Parts(kv_cache=True), slice(9, 19))]
 )

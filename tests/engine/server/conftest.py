@@ -184,6 +184,13 @@ async def _listen(reader: asyncio.StreamReader, kind: Any, said: list[Any]) -> N
         said.append(message)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine's processes answer each other late."""
+    monkeypatch.setattr("engine.server.peers.ANSWER_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("engine.server.api_process._ABORT_WAIT_S", 60.0)
+
+
 @pytest.fixture
 async def server(model_dir: Path, tmp_path: Path) -> AsyncIterator[Server]:
     async with running_server(model_dir, tmp_path / "journal") as running:

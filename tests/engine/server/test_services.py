@@ -39,4 +39,4 @@ async def test_waiting_until_nothing_is_in_flight() -> None:
     await asyncio.sleep(0)
     assert (waiting.done(), len(flights)) == (False, 1)
     flights.remove(two)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 60)
