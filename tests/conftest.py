@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Coroutine, Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 if not Path("/dev/nvidiactl").exists():
     # Read when a kernel is defined: on a machine without a GPU the kernels' tests interpret them.
@@ -31,7 +31,11 @@ from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from gateway.pool.process import ProcessMark
-from gateway.settings import DatabaseSettings
+from tests.patience import PatientDatabase
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 _PREFIX = "tollway-test-"
 _TEMPLATE = f"tollway_template_{os.getpid()}"
@@ -55,7 +59,7 @@ def _patient_databases() -> Iterator[None]:
     """What a busy machine delays is no fault: a `Database` that a test opens by its URL alone waits longer than one of
     the product for its connection."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gateway.db.DatabaseSettings", partial(DatabaseSettings, connect_timeout_s=20.0))
+        patch.setattr("gateway.db.DatabaseSettings", PatientDatabase)
         yield
 
 
@@ -79,7 +83,8 @@ def _template(postgres_admin_url: str) -> Iterator[str]:
     """The name of the migrated database that every test's database is a clone of."""
     execute(postgres_admin_url, f"CREATE DATABASE {_TEMPLATE}")
     try:
-        apart(migrate(urlunsplit(urlsplit(postgres_admin_url)._replace(path=f"/{_TEMPLATE}"))))
+        url = urlunsplit(urlsplit(postgres_admin_url)._replace(path=f"/{_TEMPLATE}"))
+        apart(migrate(url, PatientDatabase()))
         yield _TEMPLATE
     finally:
         execute(postgres_admin_url, f"DROP DATABASE {_TEMPLATE} WITH (FORCE)")

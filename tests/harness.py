@@ -28,7 +28,6 @@ from gateway.ids import TenantId, new_id
 from gateway.obs.logging import configure_logging
 from gateway.routing import Target
 from gateway.settings import (
-    CacheSettings,
     DatabaseSettings,
     ExportSettings,
     LedgerSettings,
@@ -42,6 +41,7 @@ from gateway.settings import (
 from gateway.tenancy.bootstrap import bootstrap
 from tests.fakes.engine import FakeEngine
 from tests.openapi import Description
+from tests.patience import LONG_S, patient_cache
 
 SERVED = "served-model"
 SKU = "sku-1"
@@ -74,11 +74,11 @@ class Gateway:
         self.database_url = database_url
         self.clock = clock
         # What a busy machine delays is no fault: a test that means a time limit sets it.
-        upstream = {"internal_key": "engine-key", "connect_timeout_s": 10.0, **changes.get("upstream", {})}
-        ledger = {"reserve_timeout_s": 30.0, **changes.get("ledger", {})}
+        upstream = {"internal_key": "engine-key", "connect_timeout_s": LONG_S, **changes.get("upstream", {})}
+        ledger = {"reserve_timeout_s": LONG_S, **changes.get("ledger", {})}
         self.settings = Settings(
-            database=DatabaseSettings(url=database_url, connect_timeout_s=20.0, statement_timeout_s=30.0),
-            cache=CacheSettings(url=cache_url, timeout_s=5.0),
+            database=DatabaseSettings(url=database_url, connect_timeout_s=LONG_S, statement_timeout_s=LONG_S),
+            cache=patient_cache(cache_url),
             server=ServerSettings(
                 gateway_id=gateway_id, **{"files": str(directory / "files"), **changes.get("server", {})}
             ),
@@ -126,6 +126,7 @@ class Gateway:
     async def _start(self) -> None:
         configure_logging("warning")
         self.app = create_app(self.settings, self.clock)
+        self.app.feed._timeout_s = LONG_S
         config = uvicorn.Config(
             self.app,
             host="127.0.0.1",
@@ -135,6 +136,7 @@ class Gateway:
             log_config=None,
             loop="none",
             ws="none",
+            timeout_keep_alive=600,  # a client's idle connection must not be closed under its next request
             proxy_headers=False,  # the address comes from the peer and trusted_proxy_cidrs alone
         )
         self._server = uvicorn.Server(config)
@@ -245,7 +247,7 @@ class Gateway:
 
     def client(self, tenant: Tenant | str, **options: Any) -> openai.AsyncOpenAI:
         key = tenant if isinstance(tenant, str) else tenant.key
-        options = {"max_retries": 0, "timeout": 20.0, **options}
+        options = {"max_retries": 0, "timeout": 200.0, **options}
         client = openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", **options)
         self.adopt(client)
         return client

@@ -21,11 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.local.demo import Environment
 from gateway.local.parts import HOME_MARK, PART_MARK
 from gateway.pool.local import HOME_MARK as ENGINE_MARK
-from gateway.pool.process import ProcessMark, free_port, marked_processes
+from gateway.pool.process import ProcessMark, marked_processes
 from tests.models import write_tiny_gemma3
+from tests.patience import PATIENT
+from tests.ports import keep_port
 
-START_S = 240
-STOP_S = 90
+STOP_S = 180
 UP = "Ctrl-C stops everything."
 
 
@@ -34,7 +35,8 @@ class Stack:
 
     def __init__(self, home: Path, model: Path) -> None:
         self.home, self.model = home, model
-        self.port = free_port()  # two stacks that look for a free one at the same time may find the same
+        self._keeper = keep_port()  # as long as this is there
+        self.port = self._keeper.getsockname()[1]
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *flags: str) -> str:
@@ -65,8 +67,15 @@ class Stack:
             name: value for name, value in os.environ.items() if not name.startswith(("DATABASE_", "REDIS_"))
         }
         return subprocess.Popen(
-            [*command, *flags], env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [*command, *flags],
+            env=environ | PATIENT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
+
+    def close(self) -> None:
+        self._keeper.close()
 
     def stop(self, signum: signal.Signals = signal.SIGINT) -> int:
         """Signal `up` and wait for it."""
@@ -176,15 +185,14 @@ def stack(home: Path, tiny_model: Path) -> Iterator[Stack]:
         remaining = stack.processes()
         for mark in remaining:
             mark.send(signal.SIGKILL)
+        stack.close()
     assert remaining == []
 
 
-async def until(reached: Callable[[], Awaitable[bool]], tries: int = 600) -> None:
-    for _ in range(tries):
-        if await reached():
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("never reached")
+async def until(reached: Callable[[], Awaitable[bool]], within_s: float = 240) -> None:
+    async with asyncio.timeout(within_s):
+        while not await reached():  # noqa: ASYNC110  # other processes
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -16,15 +16,14 @@ from gateway.ledger.types import Prices
 from gateway.obs.metrics import Metrics
 from gateway.settings import DatabaseSettings, LedgerSettings
 from tests.gateway.ledger.builders import PRICES
+from tests.patience import LONG_S, PatientDatabase
 
 MakeLedger = Callable[..., Awaitable[Ledger]]
 
 
 def patient(url: str, **changes: Any) -> DatabaseSettings:
     """What a busy machine delays is no fault: a test that means a time limit sets it."""
-    return DatabaseSettings(
-        url=SecretStr(url), **{"connect_timeout_s": 20.0, "statement_timeout_s": 30.0, **changes}
-    )
+    return PatientDatabase(url=SecretStr(url), **changes)
 
 
 class Books:
@@ -132,7 +131,9 @@ async def make_ledger(database_url: str, books: Books, tmp_path: Path) -> AsyncI
         ledger = Ledger(
             database,
             gateway_id=GatewayId(gateway_id),
-            settings=LedgerSettings(spool_dir=tmp_path / "spool", **{"reserve_timeout_s": 60.0, **settings}),
+            settings=LedgerSettings(
+                spool_dir=tmp_path / "spool", **{"reserve_timeout_s": LONG_S, **settings}
+            ),
             clock=clock or SystemClock(),
             ids=IdSource(),
             metrics=Metrics(),

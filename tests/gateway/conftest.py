@@ -10,6 +10,13 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 from tests.harness import Gateway
+from tests.patience import be_patient
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tests do not mean must not decide them."""
+    be_patient(monkeypatch)
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ async def _refused(client: openai.AsyncOpenAI, number: int) -> list[int]:
     return statuses
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_no_stream_holds_a_token_of_another(gateway: Gateway, served: Served) -> None:
     """Duty F34: many streams at once are what each is alone, billed to its own tenant, and no log holds a prompt."""
     lines = io.StringIO()

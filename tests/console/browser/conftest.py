@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.console.browser.stage import Stage, open_stage
+from tests.patience import be_patient
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
 
 
 @pytest.fixture

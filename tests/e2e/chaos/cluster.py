@@ -23,11 +23,12 @@ from gateway.local.postgres import EmbeddedPostgres
 from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from gateway.obs import failpoints as gateway_failpoints
-from gateway.pool.process import ProcessMark, free_port
+from gateway.pool.process import ProcessMark
 from gateway.settings import LimitSettings
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.gateway.alerts.mailserver import Mailbox, serve_mail
 from tests.harness import Gateway, Tenant
+from tests.ports import keep_port
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERNAL_KEY = "engine-key"
@@ -170,8 +171,10 @@ class Cluster:
         self.plans = plans
         self.postgres = EmbeddedPostgres(home / "postgres")
         self.valkey = EmbeddedValkey(home)
-        self.seats = [EngineSeat(free_port()) for _ in range(num_engines)]
-        self.gateway_ports = [free_port() for _ in range(num_gateways)]
+        self._keepers = [keep_port() for _ in range(num_engines + num_gateways)]
+        ports = [keeper.getsockname()[1] for keeper in self._keepers]
+        self.seats = [EngineSeat(port) for port in ports[:num_engines]]
+        self.gateway_ports = ports[num_engines:]
         self._engine_flags = tuple(engine_flags)
         self.mailbox = Mailbox()
         self._mail = contextlib.AsyncExitStack()
@@ -260,6 +263,8 @@ class Cluster:
         await self._mail.aclose()
         await asyncio.to_thread(self.valkey.stop)
         await asyncio.to_thread(self.postgres.stop)
+        for keeper in self._keepers:
+            keeper.close()
 
     # -- inside -------------------------------------------------------------------------------------------
 

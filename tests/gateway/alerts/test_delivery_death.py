@@ -19,6 +19,7 @@ from gateway.keyring import Keyring, Keys
 from tests.gateway.alerts.conftest import NOW, Bench
 from tests.gateway.alerts.mailserver import Mailbox, serve_mail
 from tests.gateway.alerts.webhooks.receiver import Receiver, serve_receiver
+from tests.patience import PATIENT
 
 KILLS = 5
 EVENTS, HOOK_KILLS = 20, 2
@@ -29,6 +30,7 @@ PEPPER = "pepper-of-the-tests-0123456789"
 async def start_worker(database_url: str, failpoints: Path, port: int = 9) -> asyncio.subprocess.Process:
     environment = {
         **os.environ,
+        **PATIENT,
         "DATABASE_URL": database_url,
         "TOLLWAY_SECURITY__KEY_PEPPER": PEPPER,
         "TOLLWAY_SECURITY__WEBHOOK_ALLOWED_CIDRS": '["127.0.0.1/32"]',

@@ -27,6 +27,7 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
 from tests.gateway.http.test_batch_routes import begin, chat_line, content, strict
 from tests.harness import Gateway
+from tests.patience import PATIENT
 
 LINES = 48
 POINTS = ("reserve.committed", "batch.stored", "settle.before_commit")
@@ -56,6 +57,7 @@ class Victims:
         self.orders.mkdir()
         self._environment = {
             **os.environ,
+            **PATIENT,
             "DATABASE_URL": gateway.database_url,
             "REDIS_URL": cache_url,
             "TOLLWAY_SECURITY__KEY_PEPPER": "pepper-of-the-tests-0123456789",

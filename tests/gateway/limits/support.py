@@ -9,7 +9,6 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from gateway.cache import create_cache
@@ -18,8 +17,8 @@ from gateway.errors import RateLimited
 from gateway.ids import KeyId, TenantId
 from gateway.limits import Limiter, LimitRequest, Ticket
 from gateway.obs.metrics import Metrics
-from gateway.settings import CacheSettings
 from gateway.tenancy.principal import LimitSet, Principal, ScopedLimits
+from tests.patience import LONG_S, patient_cache
 
 MODEL = "tiny"
 ONE = LimitRequest(estimated_tokens=1)
@@ -47,14 +46,14 @@ def principal(
     )
 
 
-def cache_of(url: str, timeout_s: float = 5.0) -> Redis:
+def cache_of(url: str, timeout_s: float = LONG_S) -> Redis:
     """Patient, since a busy machine must not look like a cache that is away."""
-    return create_cache(CacheSettings(url=SecretStr(url), timeout_s=timeout_s))
+    return create_cache(patient_cache(url).model_copy(update={"timeout_s": timeout_s}))
 
 
 @asynccontextmanager
 async def limiter_on(
-    url: str, *, metrics: Metrics | None = None, lease_ttl_s: float = 30.0, timeout_s: float = 5.0
+    url: str, *, metrics: Metrics | None = None, lease_ttl_s: float = 30.0, timeout_s: float = LONG_S
 ) -> AsyncIterator[Limiter]:
     cache = cache_of(url, timeout_s)
     limiter = Limiter(cache, SystemClock(), metrics or Metrics(), os.urandom, lease_ttl_s)
@@ -83,6 +82,14 @@ async def advance(url: str, seconds: float) -> None:
     cache = cache_of(url)
     await cache.eval(_AGE, 0, f"{seconds * 1e6:.0f}", int(seconds // 86_400))
     await cache.aclose()
+
+
+async def cache_seconds(url: str) -> float:
+    """The time by which the script refills."""
+    cache = cache_of(url)
+    seconds, micros = await cache.time()
+    await cache.aclose()
+    return float(seconds + micros / 1e6)
 
 
 async def eventually(condition: Callable[[], bool], within_s: float = 60) -> bool:

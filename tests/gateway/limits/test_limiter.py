@@ -10,6 +10,7 @@ from gateway.clock import SystemClock
 from gateway.errors import RateLimited
 from gateway.limits import Limiter, LimitRequest
 from gateway.limits.channel import PROBE_INTERVAL_S
+from gateway.limits.policy import descriptors_of
 from gateway.obs.metrics import Metrics
 from gateway.tenancy.principal import LimitSet
 from tests.gateway.limits.support import (
@@ -19,6 +20,7 @@ from tests.gateway.limits.support import (
     admitted,
     advance,
     cache_of,
+    cache_seconds,
     eventually,
     limiter_on,
     principal,
@@ -33,22 +35,28 @@ async def test_two_limiters_share_one_limit_in_every_window(cache_url: str, seed
     choose = random.Random(seed)
     limit, burst = choose.choice([(60, 6), (30, 1), (120, 30)])
     who = principal(LimitSet(requests_per_min=limit, requests_burst=burst))
-    times: list[float] = []
+    times: list[tuple[float, float]] = []
     shift = 0.0
     cache = cache_of(cache_url)
+
+    async def now() -> float:
+        seconds, micros = await cache.time()
+        return float(seconds + micros / 1e6 + shift)
+
     async with limiter_on(cache_url) as first, limiter_on(cache_url) as second:
         while shift < 150:
             for _ in range(choose.randint(1, burst + 3)):
+                before = await now()
                 if await admitted(choose.choice([first, second]), who):
-                    seconds, micros = await cache.time()
-                    times.append(seconds + micros / 1e6 + shift)
+                    times.append((before, await now()))
             step = choose.choice([0.1, 0.5, 1.0, 2.0] * 5 + [10.0]) * 60 / limit
             await advance(cache_url, step)
             shift += step
     await cache.aclose()
     assert len(times) > limit + burst  # enough for more than one window
-    for start in times:
-        assert sum(start <= t < start + 59.5 for t in times) <= limit + burst
+    for number, (start, _) in enumerate(times):
+        # Each was admitted between the two times: those that were for certain within a minute.
+        assert sum(end < start + 60 for _, end in times[number:]) <= limit + burst
 
 
 async def test_steady_callers_get_the_whole_limit(cache_url: str) -> None:
@@ -100,18 +108,20 @@ async def test_tokens_go_into_debt_and_repay(cache_url: str) -> None:
     async with limiter_on(cache_url) as limiter:
         ticket = await limiter.consume(who, MODEL, LimitRequest(6000))
         assert ticket.headers["x-ratelimit-remaining-tokens"] == "0"
-        with pytest.raises(RateLimited, match=r"Limit 6000, Used 1[01]\d\d\d, Requested 10") as caught:
+        ticket.correct(60_600)  # 10 minutes' worth more than there was
+        with pytest.raises(RateLimited, match=r"Limit 6000, Used 6[3-6]\d\d\d, Requested 10") as caught:
             await limiter.consume(who, MODEL, LimitRequest(10))
         assert caught.value.type == "tokens"
-        assert caught.value.retry_after_s == pytest.approx(54, abs=10)
-        await advance(cache_url, 40)
+        assert caught.value.retry_after_s == pytest.approx(570, abs=35)
+        await advance(cache_url, 530)
         assert await admitted(limiter, who, LimitRequest(10)) is None
-        await advance(cache_url, 15)
+        await advance(cache_url, 75)
         assert await admitted(limiter, who, LimitRequest(10))
 
 
 async def test_estimate_is_corrected_to_the_actual_once(cache_url: str) -> None:
     who = principal(LimitSet(tokens_per_min=60_000, concurrent_requests=10))  # 1000 per s, 6000 at once
+    began = await cache_seconds(cache_url)
     async with limiter_on(cache_url) as limiter:
         ticket = await limiter.consume(who, MODEL, LimitRequest(6000))
         for _ in range(3):
@@ -119,15 +129,18 @@ async def test_estimate_is_corrected_to_the_actual_once(cache_url: str) -> None:
             ticket.give_back()
         await settled(limiter)
         level = (await limiter.consume(who, MODEL, ONE)).answer.levels[1]
-    assert 2999 <= level < 5900  # a second correction would make it 5,999
+    # A second correction would make it 5,999 at once; so does the time of a machine that stalls.
+    assert 2999 <= level <= min(5999, 3000 + 1000 * (await cache_seconds(cache_url) - began))
 
 
 async def test_underestimate_is_charged(cache_url: str) -> None:
     who = principal(LimitSet(tokens_per_min=6000))
     async with limiter_on(cache_url) as limiter:
-        (await limiter.consume(who, MODEL, ONE)).correct(5000)
+        (await limiter.consume(who, MODEL, ONE)).correct(50_000)
         await settled(limiter)
-        with pytest.raises(RateLimited, match=r"Used (9|10)\d\d\d"):  # 6000 − (600 − 5000), less what refills
+        with pytest.raises(
+            RateLimited, match=r"Used 5[0-5]\d\d\d"
+        ):  # 6000 − (600 − 50,000), less what refills
             await limiter.consume(who, MODEL, ONE)
 
 
@@ -190,23 +203,23 @@ async def test_day_ends_at_midnight_and_nothing_returns_to_another_day(cache_url
 async def test_slots_of_a_killed_gateway_come_back_with_the_lease(cache_url: str) -> None:
     """Duty D27: after kill -9 of a gateway its slots return within the lease."""
     who = principal(LimitSet(concurrent_requests=2))
-    async with limiter_on(cache_url) as survivor:
-        async with limiter_on(cache_url) as killed:
+    async with limiter_on(cache_url, lease_ttl_s=300.0) as survivor:
+        async with limiter_on(cache_url, lease_ttl_s=300.0) as killed:
             lost = [await killed.consume(who, MODEL, ONE) for _ in range(2)]
         assert await admitted(survivor, who) is None
-        await advance(cache_url, 20)
+        await advance(cache_url, 200)
         assert await admitted(survivor, who) is None
-        await advance(cache_url, 11)
+        await advance(cache_url, 101)
         assert await admitted(survivor, who)
     assert lost
 
 
 async def test_slots_of_a_living_gateway_are_renewed(cache_url: str) -> None:
     who = principal(LimitSet(concurrent_requests=1))
-    async with limiter_on(cache_url) as limiter:
+    async with limiter_on(cache_url, lease_ttl_s=300.0) as limiter:
         ticket = await limiter.consume(who, MODEL, ONE)
         for _ in range(5):
-            await advance(cache_url, 20)
+            await advance(cache_url, 200)
             await limiter.renew()
         assert await admitted(limiter, who) is None
         ticket.correct(1)
@@ -216,11 +229,22 @@ async def test_slots_of_a_living_gateway_are_renewed(cache_url: str) -> None:
 
 async def test_renewal_needs_no_help(cache_url: str) -> None:
     who = principal(LimitSet(concurrent_requests=1))
-    async with limiter_on(cache_url, lease_ttl_s=1.0) as limiter:
+    cache = cache_of(cache_url)
+
+    async def ends_at() -> float:
+        [(_, score)] = await cache.zrange(descriptors_of(who, MODEL)[0].key, 0, -1, withscores=True)
+        return float(score)
+
+    async with limiter_on(cache_url, lease_ttl_s=3.0) as limiter:
         ticket = await limiter.consume(who, MODEL, ONE)
-        await asyncio.sleep(2.2)
+        first = await ends_at()
+        async with asyncio.timeout(60):
+            while await ends_at() < first + 2e6:  # noqa: ASYNC110  # time has to pass
+                await asyncio.sleep(0.05)
+        await advance(cache_url, -3600)  # what was renewed holds, however long the next question takes
         assert await admitted(limiter, who) is None
         ticket.correct(1)
+    await cache.aclose()
 
 
 async def test_a_ticket_that_was_dropped_is_not_renewed(cache_url: str) -> None:
@@ -308,7 +332,7 @@ async def test_flushed_scripts_are_loaded_again(cache_url: str) -> None:
 
 
 async def test_an_operation_that_the_cache_refuses_is_decided_locally(cache_url: str) -> None:
-    who = principal(LimitSet(requests_per_min=6, requests_burst=6))
+    who = principal(LimitSet(requests_per_min=1, requests_burst=6))
     cache = cache_of(cache_url)
     await cache.set("tw:{proj_a}:rpm:t", "not a hash")
     async with limiter_on(cache_url) as limiter:

@@ -10,6 +10,7 @@ import pytest
 from gateway.pool.local import LocalLauncher
 from gateway.pool.probe import Probe
 from gateway.pool.spec import EngineSpec
+from tests.patience import LONG_S
 
 STUB = Path(__file__).parent / "stub"
 KEY = "the-key"
@@ -40,7 +41,7 @@ def _launcher(tmp_path: Path, open_engines: bool = False) -> LocalLauncher:
 
 @pytest.fixture
 async def probe() -> AsyncIterator[Probe]:
-    probe = Probe(KEY, timeout_s=2)
+    probe = Probe(KEY, timeout_s=LONG_S)
     yield probe
     await probe.close()
 
@@ -53,7 +54,7 @@ def stub_spec(**changes: object) -> EngineSpec:
 
 async def until(reached: Callable[[], Awaitable[bool]]) -> None:
     """Wait for a real process to get there."""
-    for _ in range(400):
+    for _ in range(2400):
         if await reached():
             return
         await asyncio.sleep(0.05)

@@ -16,6 +16,7 @@ from gateway.settings import UpstreamSettings
 from gateway.upstream.client import UpstreamClient
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, books
+from tests.patience import LONG_S
 
 __all__ = ["books"]
 
@@ -61,7 +62,7 @@ async def test_every_replica_that_serves_is_sampled_once_per_moment(books: Books
     keys: list[str | None] = []
     others: list[str | None] = []
     clock, database = ManualClock(NOW), Database(database_url, name="test-sampler", pool_size=2)
-    client = UpstreamClient(UpstreamSettings())
+    client = UpstreamClient(UpstreamSettings(connect_timeout_s=LONG_S))
     await client.start()
     async with engine(keys) as ours, engine(others) as theirs, engine([], "nothing known 1\n") as odd:
         await add_replica(books, "ours", ours)

@@ -14,11 +14,13 @@ from gateway.ids import ReplicaId
 from gateway.pool.local import LocalLauncher
 from gateway.pool.models import Pool
 from tests.gateway.pool.conftest import KEY, STUB, stub_spec, until
+from tests.patience import PATIENT
 
 
 @pytest.fixture
 def environ(database_url: str, tmp_path: Path) -> dict[str, str]:
     ours = {
+        **PATIENT,
         "DATABASE_URL": database_url,
         "TOLLWAY_UPSTREAM__INTERNAL_KEY": KEY,
         "TOLLWAY_POOL__RUN_DIR": str(tmp_path / "run"),
@@ -55,7 +57,7 @@ async def _supervise(environ: dict[str, str], database: Database, *flags: str) -
         await until(ready)
     finally:
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
     return epochs[0]
 
 

@@ -10,6 +10,7 @@ from gateway.reconcile.http_journal import HttpJournalReader
 from gateway.reconcile.journal import NoJournal, ReplicaRef, ReplicaUnreachable
 from gateway.settings import UpstreamSettings
 from gateway.upstream.client import UpstreamClient
+from tests.patience import LONG_S
 
 RECORD = {
     "kind": "end",
@@ -52,7 +53,7 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def reader() -> AsyncIterator[HttpJournalReader]:
-    client = UpstreamClient(UpstreamSettings())
+    client = UpstreamClient(UpstreamSettings(connect_timeout_s=LONG_S))
     await client.start()
     yield HttpJournalReader(client, "internal")
     await client.close()

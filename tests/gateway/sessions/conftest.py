@@ -22,6 +22,7 @@ from gateway.tenancy.people.types import User
 from gateway.tenancy.principal import Role
 from gateway.tenancy.revision import RevisionFeed
 from tests.gateway.tenancy.support import PEPPERS, RealStartClock
+from tests.patience import FRESH, LONG_S, be_patient
 
 PASSWORD = "correct horse battery"
 HERE = Place("192.0.2.7", "a browser", "req_1")
@@ -46,7 +47,7 @@ class Desk:
             self.database, self.audit, self.ring, self.clock, ids, os.urandom, metrics
         )
         self.sessions.passwords = Passwords(os.urandom, CHEAP_KIB)
-        self.feed = RevisionFeed(self.database, self.clock, metrics)
+        self.feed = RevisionFeed(self.database, self.clock, metrics, LONG_S)
         self.directory = SessionDirectory(self.database, self.feed, self.sessions.access, self.clock)
         self.invitations = Invitations(
             self.database, self.people, self.sessions, self.audit, self.clock, os.urandom
@@ -77,6 +78,12 @@ class Desk:
 
 def ring(*names: str) -> Keyring:
     return Keyring(Keys({name: f"master key {name} of the tests".encode() for name in names or ("m1",)}))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How old the feed may be goes by the desk's own clock."""
+    be_patient(monkeypatch, FRESH)
 
 
 @pytest.fixture

@@ -206,7 +206,14 @@ async def test_new_key_works_although_its_absence_was_remembered(database_url: s
 async def test_memory_is_bounded_for_known_and_unknown_keys_apart(database_url: str) -> None:
     async with world_on(database_url) as world:
         directory = KeyDirectory(
-            world.database, world.feed, PEPPERS, world.clock, world.metrics, known_max=2, unknown_max=3
+            world.database,
+            world.feed,
+            PEPPERS,
+            world.clock,
+            world.metrics,
+            known_max=2,
+            unknown_max=3,
+            load_timeout_s=world.patience_s,
         )
         tenant_id = await world.tenant()
         keys = [await world.key(tenant_id) for _ in range(4)]
@@ -281,7 +288,9 @@ def bytes_of(size: int) -> bytes:
 
 
 def _directory(world: World, peppers: Peppers) -> KeyDirectory:
-    return KeyDirectory(world.database, world.feed, peppers, world.clock, world.metrics)
+    return KeyDirectory(
+        world.database, world.feed, peppers, world.clock, world.metrics, load_timeout_s=world.patience_s
+    )
 
 
 async def test_work_that_a_key_began_goes_on_under_what_it_was_rotated_into(database_url: str) -> None:

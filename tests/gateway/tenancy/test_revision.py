@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from gateway.db import Database
 from gateway.obs.metrics import Metrics
 from gateway.tenancy import RevisionFeed
@@ -9,6 +11,7 @@ from gateway.tenancy.revision import FRESH_S
 from tests.fakes.clock import ManualClock
 from tests.fakes.network import cable_to
 from tests.gateway.tenancy.support import World, world_on
+from tests.patience import LONG_S
 
 
 async def test_change_of_a_tenant_moves_the_tenancy_topic_only(database_url: str) -> None:
@@ -69,8 +72,9 @@ async def test_database_away_is_a_failed_poll_and_comes_back_by_itself(database_
 
 
 async def test_silent_database_is_a_failed_poll_within_the_timeout(database_url: str) -> None:
-    async with cable_to(database_url) as (cable, url), world_on(url, patience_s=0.8) as world:
+    async with cable_to(database_url) as (cable, url), world_on(url) as world:
         assert await world.feed.poll()
+        world.feed._timeout_s = 0.8
         cable.silence()
         async with asyncio.timeout(60):
             assert not await world.feed.poll()
@@ -93,9 +97,12 @@ async def test_subscriber_that_meets_an_outage_is_called_again(database_url: str
         assert len(calls) == 2
 
 
-async def test_polls_by_itself_and_outlives_a_bug_of_a_subscriber(database_url: str) -> None:
+async def test_polls_by_itself_and_outlives_a_bug_of_a_subscriber(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gateway.clock import SystemClock
 
+    monkeypatch.setattr("gateway.tenancy.revision.FRESH_S", LONG_S)  # by the machine's own clock here
     calls: list[int] = []
 
     async def on_change() -> None:
@@ -105,14 +112,13 @@ async def test_polls_by_itself_and_outlives_a_bug_of_a_subscriber(database_url: 
 
     metrics = Metrics()
     async with world_on(database_url) as world:
-        feed = RevisionFeed(world.database, SystemClock(), metrics)
+        feed = RevisionFeed(world.database, SystemClock(), metrics, LONG_S)
         feed.subscribe(("tenancy",), on_change)
         await feed.start()
         await world.tenant()
-        for _ in range(60):
-            await asyncio.sleep(0.1)
-            if len(calls) >= 3:
-                break
+        async with asyncio.timeout(LONG_S):
+            while len(calls) < 3:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.1)
         await feed.stop()
         assert len(calls) >= 3
         assert feed.fresh

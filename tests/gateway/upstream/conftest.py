@@ -9,6 +9,7 @@ import pytest
 from gateway.settings import UpstreamSettings
 from gateway.upstream.client import UpstreamClient
 from tests.fakes.engine import FakeEngine
+from tests.patience import LONG_S
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ async def engine() -> AsyncIterator[FakeEngine]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[UpstreamClient]:
-    made = UpstreamClient(UpstreamSettings(connect_timeout_s=1))
+    made = UpstreamClient(UpstreamSettings(connect_timeout_s=LONG_S))
     await made.start()
     yield made
     await made.close()

@@ -15,6 +15,7 @@ from gateway.upstream.addresses import is_unsafe
 from gateway.upstream.client import ConnectFailed, ConnectionLost, UpstreamClient
 from tests.certificates import Authority
 from tests.fakes.stranger import Stranger
+from tests.patience import LONG_S
 
 HOST = "engine.example"
 BAD = ("169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "224.0.0.1")
@@ -34,7 +35,7 @@ def client_of(addresses: Callable[[], list[str]]) -> UpstreamClient:
             for address in addresses()
         ]
 
-    return UpstreamClient(UpstreamSettings(connect_timeout_s=5), lookup)
+    return UpstreamClient(UpstreamSettings(connect_timeout_s=LONG_S), lookup)
 
 
 @pytest.mark.parametrize("address", BAD)

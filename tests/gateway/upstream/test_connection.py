@@ -11,6 +11,7 @@ import pytest
 from gateway.settings import UpstreamSettings
 from gateway.upstream.client import ConnectFailed, ConnectionLost, UpstreamClient
 from gateway.upstream.connection import HEAD_BYTES_MAX, READ_BUFFER_BYTES
+from tests.patience import LONG_S
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -226,7 +227,7 @@ async def test_no_more_requests_at_once_than_connections() -> None:
             await cut(writer)
         writer.write(OK + b"content-length: 2\r\n\r\nok")
 
-    client = UpstreamClient(UpstreamSettings(max_connections=1))
+    client = UpstreamClient(UpstreamSettings(max_connections=1, connect_timeout_s=LONG_S))
     await client.start()
     async with peer(talk=talk) as server:
         first = asyncio.create_task(client.post(server.url, {}, b"{}"))
