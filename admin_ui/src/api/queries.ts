@@ -1,6 +1,7 @@
 /** The calls as hooks: cached by name and arguments, cancelled when nobody waits, told apart by their errors. */
 import { keepPreviousData, QueryClient, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { UseInfiniteQueryResult, UseMutationResult, UseQueryResult } from "@tanstack/react-query";
+import { useMemo } from "react";
 import type { Ask, OperationName } from "./client";
 import { ApiError, call } from "./client";
 import type { Operations } from "./schema";
@@ -62,7 +63,8 @@ export function useList<N extends OperationName>(name: N, ask: Ask<N> = {}, opti
     refetchInterval: options.everyMs ?? false,
     placeholderData: keepPreviousData,
   });
-  const rows = query.data?.pages.flatMap((page) => page.data) ?? [];
+  const { data } = query;
+  const rows = useMemo(() => data?.pages.flatMap((page) => page.data) ?? [], [data]);
   return { query: query as unknown as Rows<Row>["query"], rows };
 }
 

@@ -5,6 +5,7 @@ import { Dialog, DropdownMenu } from "radix-ui";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { useLive } from "@/api/live";
 import { useActiveProjects } from "@/api/names";
+import { useApi } from "@/api/queries";
 import { ownProjects, restoreSession, signOut, useSession } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { Button } from "@/ui/button";
@@ -136,15 +137,17 @@ const MENU = "floating rise z-50 max-h-[70vh] min-w-52 overflow-y-auto rounded-l
 const MENU_ITEM = "flex h-8 items-center gap-2 rounded-md px-2 outline-none data-highlighted:bg-sunken [&_svg]:size-4 [&_svg]:text-ink-3 select-none";
 
 function TenantSwitcher() {
-  const projects = useActiveProjects();
+  const [opened, setOpened] = useState(false);
+  const projects = useActiveProjects(opened);
   const path = useRouterState({ select: (state) => state.location.pathname });
   const all = ownProjects() === null ? "All tenants" : "Your tenants";
-  const here = projects.find((one) => path.startsWith(`/tenants/${one.id}`));
+  const id = /^\/tenants\/([^/]+)/.exec(path)?.[1];
+  const here = useApi("GET /v1/organization/projects/{project_id}", { path: { project_id: id ?? "" } }, { enabled: id !== undefined }).data;
   return (
-    <DropdownMenu.Root>
+    <DropdownMenu.Root onOpenChange={setOpened}>
       <DropdownMenu.Trigger asChild>
         <Button look="quiet" className="max-w-[180px] min-w-0 px-2">
-          <span className="truncate">{here?.name ?? all}</span>
+          <span className="truncate">{id !== undefined && here?.id === id ? here.name : all}</span>
           <ChevronsUpDown className="shrink-0 text-ink-3" aria-hidden />
         </Button>
       </DropdownMenu.Trigger>
@@ -158,7 +161,7 @@ function TenantSwitcher() {
           <DropdownMenu.Separator className="my-1 h-px bg-line" />
           {projects.map((one) => (
             <DropdownMenu.Item key={one.id} asChild>
-              <Link to="/tenants/$tenantId" params={{ tenantId: one.id }} className={cn(MENU_ITEM, one.id === here?.id && "font-semibold")}>
+              <Link to="/tenants/$tenantId" params={{ tenantId: one.id }} className={cn(MENU_ITEM, one.id === id && "font-semibold")}>
                 {one.name}
               </Link>
             </DropdownMenu.Item>

@@ -18,7 +18,7 @@ from gateway.alerts.webhooks.guard import Guard
 from gateway.alerts.webhooks.samples import sample_of
 from gateway.alerts.webhooks.sender import Answer, Sender, SendFailed
 from gateway.alerts.webhooks.signing import OVERLAP, Secrets, hint_of, new_secret
-from gateway.alerts.webhooks.types import Change, Endpoint, NewEndpoint
+from gateway.alerts.webhooks.types import Change, Endpoint, NewEndpoint, shown_url
 from gateway.alerts.webhooks.vault import Vault
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
@@ -108,7 +108,7 @@ class EndpointService:
         if change.name is not None:
             _check_name(change.name)
             after = replace(after, name=change.name)
-        if change.url is not None:
+        if change.url is not None and change.url != shown_url(before):
             after = replace(after, url=self._checked(change.url))
         if change.event_types is not None:
             after = replace(after, event_types=_event_types(change.event_types, allowed))

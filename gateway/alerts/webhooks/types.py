@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, get_args
+from urllib.parse import urlsplit
 
 from gateway.ids import TenantId
 
-__all__ = ["FORMATS", "Change", "Endpoint", "Format", "NewEndpoint"]
+__all__ = ["FORMATS", "Change", "Endpoint", "Format", "NewEndpoint", "shown_url"]
 
 Format = Literal["standard", "slack", "pagerduty", "alertmanager"]
+SHOWN_CHARS = 4
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
@@ -53,3 +55,11 @@ class Change:
     url: str | None = None
     event_types: tuple[str, ...] | None = None
     routing_key: str | None = field(default=None, repr=False)
+
+
+def shown_url(endpoint: Endpoint) -> str:
+    """Whoever has an address of Slack's can write there: after it was given it is told apart by its end alone."""
+    if endpoint.format != "slack":
+        return endpoint.url
+    where = urlsplit(endpoint.url)
+    return f"{where.scheme}://{where.netloc}/…{endpoint.url[-SHOWN_CHARS:]}"

@@ -176,18 +176,18 @@ DELETE /alert_silences/{silence_id}                                   o a . . . 
 GET    /pools/{pool_id}/samples                                       o a . v . . .
 GET    /slo/board                                                     o a b v P M k
 GET    /slo/series                                                    o a b v P M k
-GET    /webhook_endpoints                                             o a . . . . .
+GET    /webhook_endpoints                                             o a . v . . .
 POST   /webhook_endpoints                                             o a . . . . .
-GET    /webhook_endpoints/{endpoint_id}                               o a . . . . .
+GET    /webhook_endpoints/{endpoint_id}                               o a . v . . .
 POST   /webhook_endpoints/{endpoint_id}                               o a . . . . .
 DELETE /webhook_endpoints/{endpoint_id}                               o a . . . . .
 POST   /webhook_endpoints/{endpoint_id}/rotate_secret                 o a . . . . .
 POST   /webhook_endpoints/{endpoint_id}/test                          o a . . . . .
 POST   /webhook_endpoints/{endpoint_id}/enable                        o a . . . . .
-GET    /webhook_endpoints/{endpoint_id}/deliveries                    o a . . . . .
-GET    /webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}      o a . . . . .
+GET    /webhook_endpoints/{endpoint_id}/deliveries                    o a . v . . .
+GET    /webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}      o a . v . . .
 POST   /webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}/replay o a . . . . .
-GET    /webhook_event_types                                           o a . . . . .
+GET    /webhook_event_types                                           o a . v . . .
 """
 
 

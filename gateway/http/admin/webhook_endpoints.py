@@ -20,7 +20,7 @@ from gateway.alerts.repository.endpoints import (
     SentView,
 )
 from gateway.alerts.webhooks.service import event_types_of
-from gateway.alerts.webhooks.types import Change, Endpoint, Format, NewEndpoint
+from gateway.alerts.webhooks.types import Change, Endpoint, Format, NewEndpoint, shown_url
 from gateway.errors import NotFound
 from gateway.http.admin.common import (
     AdminParts,
@@ -92,11 +92,11 @@ class WebhookEndpointRoutes:
         router.add_api_route("/webhook_event_types", self.event_types, methods=["GET"])
 
     async def create(self, request: Request, body: EndpointBody) -> Json:
-        """`signing_secret` is in this answer and nowhere else."""
+        """`signing_secret` is in this answer and nowhere else, and so is the whole address of Slack's."""
         new = NewEndpoint(None, body.name, body.url, tuple(body.event_types), body.format, body.routing_key)
         async with self._p.database.write() as session:
             made, secret = await self._p.endpoints.create(session, actor_of(request), new)
-        return {**self._json(made), "signing_secret": secret}
+        return {**self._json(made), "url": made.url, "signing_secret": secret}
 
     async def list(
         self,
@@ -191,6 +191,7 @@ class WebhookEndpointRoutes:
     def _json(self, endpoint: Endpoint) -> Json:
         return {
             **endpoint_json(endpoint),
+            "url": shown_url(endpoint),
             "project_id": endpoint.tenant_id,
             "format": endpoint.format,
             "status": _status(endpoint, self._p.clock.now()),

@@ -34,6 +34,7 @@ function EndpointForm({ endpoint, onClose }: Props) {
   const types = useApi("GET /v1/organization/webhook_event_types").data?.data ?? [];
   const [name, setName] = useState(endpoint?.name ?? "");
   const [url, setUrl] = useState(endpoint?.url ?? "");
+  const isKept = endpoint !== null && url === endpoint.url;
   const [format, setFormat] = useState<Format>(endpoint?.format ?? "standard");
   const [key, setKey] = useState("");
   const [chosen, setChosen] = useState<string[] | null>(endpoint?.event_types ?? null);
@@ -67,8 +68,8 @@ function EndpointForm({ endpoint, onClose }: Props) {
           <Input type="password" value={key} onChange={(event) => setKey(event.target.value)} required={endpoint === null} autoComplete="off" />
         </Field>
       ) : (
-        <Field label="Address" hint="Private and loopback addresses are refused unless the operator allows them.">
-          <Input type="url" value={url} onChange={(event) => setUrl(event.target.value)} required placeholder="https://example.com/hooks" />
+        <Field label="Address" hint={isKept && endpoint.format === "slack" ? "Not shown again; as long as you leave this alone it stays." : "Private and loopback addresses are refused unless the operator allows them."}>
+          <Input type={isKept ? "text" : "url"} value={url} onChange={(event) => setUrl(event.target.value)} required placeholder="https://example.com/hooks" />
         </Field>
       )}
       <fieldset>

@@ -27,6 +27,11 @@ export function Burn({ value }: { value: number | null }) {
   return <span className={value >= 6 ? "font-semibold text-bad" : value >= 1 ? "font-medium text-warn" : undefined}>{value.toFixed(value < 10 ? 1 : 0)}×</span>;
 }
 
+/** The same lines for whoever on a page asks for them. */
+export function useBoard(tenant?: string, few = 50) {
+  return useList("GET /v1/organization/slo/board", { query: { limit: few, ...(tenant ? { project_ids: [tenant] } : {}) } }, { everyMs: LIVE_MS });
+}
+
 interface Props {
   tenant?: string;
   /** Only the worst few, without paging. */
@@ -34,8 +39,8 @@ interface Props {
 }
 
 export function Board({ tenant, few }: Props) {
-  const names = useProjectNames();
-  const { query, rows } = useList("GET /v1/organization/slo/board", { query: { limit: few ?? 50, ...(tenant ? { project_ids: [tenant] } : {}) } }, { everyMs: LIVE_MS });
+  const names = useProjectNames(tenant === undefined);
+  const { query, rows } = useBoard(tenant, few);
   const columns: Column<SloLine>[] = [
     ...(tenant === undefined ? [{ head: "Tenant", main: true, cell: (row: SloLine) => <Whose line={row} names={names} /> }] : []),
     { head: "Model", main: tenant !== undefined, cell: (row) => row.model ?? "All models" },

@@ -1,14 +1,13 @@
 /** What the tenant was promised, and how it is kept. */
 import { useMemo } from "react";
-import { useApi } from "@/api/queries";
 import { Section } from "@/ui/page";
-import { Board } from "../slo/board";
+import { Board, useBoard } from "../slo/board";
 import { Latency } from "../slo/latency";
 import type { TabProps } from "./one";
 
 export function TenantSlo({ tenant }: TabProps) {
-  const board = useApi("GET /v1/organization/slo/board", { query: { limit: 20, project_ids: [tenant.id] } });
-  const objectives = useMemo(() => (board.data?.data ?? []).flatMap((line) => line.series).filter((one) => one.class === "interactive"), [board.data]);
+  const { rows } = useBoard(tenant.id);
+  const objectives = useMemo(() => rows.flatMap((line) => line.series).filter((one) => one.class === "interactive"), [rows]);
   return (
     <>
       <Section title="Promises" lead="Worst first, over the last 30 days.">

@@ -1,7 +1,7 @@
 /** Who or what made up a range of time: a chart of the largest, a table of all, beside the range before. */
 import { useNavigate } from "@tanstack/react-router";
 import { Download } from "lucide-react";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { usePoolNames, useProjectNames, useProjects, useServedNames } from "@/api/names";
 import { ownProjects } from "@/api/session";
 import type { Breakdown, BreakdownRow } from "@/api/shapes";
@@ -47,7 +47,7 @@ export function Explorer({ search, fixed }: { search: Search; fixed?: string }) 
   const range = useMemo(() => rangeOf(chosen, from, to), [chosen, from, to]);
   const compare = search["compare"] !== "no";
   const narrowed: Narrowed = { tenant: fixed ?? search["tenant"], model: search["model"] };
-  const names = useNames();
+  const names = useNames(group);
   const breakdown = useBreakdown(range, group, measure, narrowed, compare);
   const buckets = useBuckets(range, group, measure, narrowed);
   const drawn = useSeries(buckets.query.data, buckets.by, measure, names);
@@ -108,10 +108,11 @@ interface ToolbarProps {
 }
 
 function Toolbar({ search, set, groups, group, measure, compare, fixed, csv }: ToolbarProps) {
-  const projects = useProjects();
-  const models = useServedNames();
+  const [looking, setLooking] = useState(false);
+  const projects = useProjects(!fixed && (looking || search["tenant"] !== undefined));
+  const models = useServedNames(undefined, looking);
   return (
-    <div className="mb-4 flex flex-wrap items-center gap-2">
+    <div className="mb-4 flex flex-wrap items-center gap-2" onFocus={() => setLooking(true)} onPointerEnter={() => setLooking(true)}>
       <Select aria-label="Range" className="w-auto" value={search["range"] ?? "7d"} onChange={(event) => set({ range: event.target.value, from: undefined, to: undefined })}>
         <Options of={RANGES} />
         {search["range"] === "custom" && <option value="custom">Chosen range</option>}
@@ -130,7 +131,7 @@ function Toolbar({ search, set, groups, group, measure, compare, fixed, csv }: T
       )}
       <Select aria-label="Model" className="w-auto" value={search["model"] ?? ""} onChange={(event) => set({ model: event.target.value || undefined })}>
         <option value="">Any model</option>
-        <Options of={models.map((name) => [name, name])} />
+        <Options of={[...new Set([...models, ...(search["model"] ? [search["model"]] : [])])].map((name) => [name, name])} />
       </Select>
       <Check label="Beside the range before" className="ml-1" checked={compare} onChange={(event) => set({ compare: event.target.checked ? undefined : "no" })} />
       <Button className="ml-auto" onClick={csv ?? undefined} disabled={csv === null}>
@@ -176,9 +177,10 @@ function named(id: unknown, names: Map<string, string>) {
   return names.get(String(id)) ?? String(id);
 }
 
-function useNames(): Map<string, string> {
-  const projects = useProjectNames();
-  const pools = usePoolNames();
+/** Of what the table is about: keys and models are their own names. */
+function useNames(group: Group): Map<string, string> {
+  const projects = useProjectNames(group === "project_id");
+  const pools = usePoolNames(group === "pool_id");
   return useMemo(() => new Map([...projects, ...pools]), [projects, pools]);
 }
 

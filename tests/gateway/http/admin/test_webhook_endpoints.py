@@ -166,3 +166,20 @@ async def test_pages_and_a_look_at_a_tenants(gateway: Gateway) -> None:
     assert (seen["id"], seen["project_id"]) == (theirs["id"], tenant.id)
     await gateway.admin("POST", f"{HOOKS}/{theirs['id']}", {"event_types": ["ledger.drift"]}, status=400)
     assert (await gateway.admin("POST", f"{HOOKS}/{theirs['id']}/enable"))["project_id"] == tenant.id
+
+
+async def test_the_address_of_a_slack_channel_is_shown_once(gateway: Gateway) -> None:
+    url = "https://hooks.slack.com/services/T000/B000/abcdefgh"
+    made = await gateway.admin("POST", HOOKS, body_for(url, format="slack"))
+    assert made["url"] == url
+    shown = "https://hooks.slack.com/…efgh"
+    one = f"{HOOKS}/{made['id']}"
+    assert (await gateway.admin("GET", one))["url"] == shown
+    assert [row["url"] for row in (await gateway.admin("GET", HOOKS))["data"]] == [shown]
+    assert (await gateway.admin("POST", one, {"name": "again", "url": shown}))["url"] == shown
+    assert (await gateway.admin("POST", f"{one}/rotate_secret", {}))["url"] == shown
+    [row] = await gateway.sql("SELECT url FROM webhook_endpoint")
+    assert row["url"] == url, "what is shown was sent back, and changed nothing"
+    await gateway.admin("POST", one, {"url": url + "xyz0"})
+    [row] = await gateway.sql("SELECT url FROM webhook_endpoint")
+    assert row["url"] == url + "xyz0"
