@@ -1,4 +1,4 @@
-"""What the console asks for is what the API describes. That its types are the description's, whole, `make console` checks."""
+"""What the console asks for is what the API describes. That its types are the description's, whole, tests/tidy checks."""
 
 from __future__ import annotations
 
