@@ -26,13 +26,17 @@ _WHERE = """
         AND (CAST(:models AS text[]) IS NULL OR served_model = ANY(CAST(:models AS text[])))
         AND request_class = :request_class
 """
+# One row a bucket: a row of each bound took the gateway longer to read than the server to add up.
 _HISTOGRAMS = {
     (width, name): text(
         f"""
-        SELECT bucket, CAST(each.bound AS bigint) AS bound, CAST(sum(CAST(each.number AS bigint)) AS bigint) AS number
-        FROM latency_{unit} r, jsonb_each_text(r.{name}) AS each (bound, number)
-        WHERE {_WHERE} AND (CAST(:pools AS text[]) IS NULL OR pool_id = ANY(CAST(:pools AS text[])))
-        GROUP BY 1, each.bound
+        SELECT bucket, array_agg(bound) AS bounds, array_agg(number) AS numbers FROM (
+            SELECT bucket, CAST(each.bound AS bigint) AS bound,
+                CAST(sum(CAST(each.number AS bigint)) AS bigint) AS number
+            FROM latency_{unit} r, jsonb_each_text(r.{name}) AS each (bound, number)
+            WHERE {_WHERE} AND (CAST(:pools AS text[]) IS NULL OR pool_id = ANY(CAST(:pools AS text[])))
+            GROUP BY bucket, each.bound
+        ) AS counted GROUP BY bucket
         """
     )
     for width, unit in _UNITS.items()
@@ -90,7 +94,7 @@ class SeriesReader:
         for name in latencies:
             for row in await session.execute(_HISTOGRAMS[width, name], {**values, "pools": pools}):
                 point = found.setdefault(int(row.bucket.timestamp()), Point())
-                point.histograms[name][row.bound] = row.number
+                point.histograms[name] = dict(zip(row.bounds, row.numbers, strict=True))
         for row in await session.execute(_COUNTS[width], values):
             point = found.setdefault(int(row.bucket.timestamp()), Point())
             point.counts[row.sli, row.threshold_us] = Sums(row.good, row.total)
