@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import sys
@@ -285,6 +286,27 @@ async def test_supervisor_killed_leaves_no_orphans(tmp_path: Path) -> None:
 async def test_core_that_cannot_start_ends_the_engine(tmp_path: Path) -> None:
     async with running_engine(tmp_path, FAKE_CORE_FAILS="1") as engine:
         assert await engine.ends() == 1
+
+
+async def test_memory_of_large_bodies_goes_back_to_the_system(tmp_path: Path) -> None:
+    """What one caller once made the API process hold does not stay with it for ever."""
+    async with running_engine(tmp_path) as engine:
+        api = psutil.Process((await engine.until_ready())["pid"])
+
+        async def ask(num_chars: int) -> int:
+            body = io.BytesIO(b'{"prompt": "%b"}' % (b"lamp " * (num_chars // 5)))
+            async with engine.session.post("/tokenize", data=body) as answer:
+                await answer.read()
+                return answer.status
+
+        assert await ask(1000) == 200
+        before, held = api.memory_info().rss, []
+        for size in (24, 1, 16, 30, 8):
+            asked = [ask(1000) for _ in range(8)]
+            statuses = await asyncio.gather(ask(size << 20), ask(3 << 20), *asked)
+            assert {*statuses} == {200, 400}
+            held.append(api.memory_info().rss - before)
+        assert min(held[-2:]) < 16 << 20, held
 
 
 async def test_several_api_processes(tmp_path: Path) -> None:
