@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from engine.messages import AddRequest, CoreReady, GrammarSpec, SamplingParams
+from engine.server.answer_size import Room, room
 from engine.server.caller import Caller
 from engine.server.choice import TextOptions
 from engine.server.continuation import Resumed
@@ -174,11 +175,12 @@ async def make_job(
     field = "prompt" if isinstance(request, CompletionRequest) else "messages"
     for number, prompt in enumerate(prompts):
         check_prompt(prompt, field if len(prompts) == 1 else f"{field}[{number}]", ready, caller)
+    most = room(request, prompts)
     id_ = f"{id_prefix}-{services.draw_id()}"
     salt = salt_of(caller, request.cache_salt)
     sequences: list[AddRequest] = []
     for prompt in prompts:
-        max_tokens = _max_tokens(services, request, len(prompt), ready, caller, field)
+        max_tokens = _max_tokens(services, request, len(prompt), ready, caller, field, most)
         seed = services.draw_seed() if request.seed is None else request.seed
         sampling = _sampling(services, request, max_tokens, seed, bad_words)
         for child in range(request.n):
@@ -311,15 +313,20 @@ def _max_tokens(
     ready: CoreReady,
     caller: Caller,
     field: str,
+    most: Room | None,
 ) -> int:
     """What the caller asked for, or what fits; never more than the gateway allows."""
     fits = ready.max_model_len - num_prompt_tokens
     longest = services.text.sampling_defaults.get("max_new_tokens", fits)
-    wanted = min(fits, int(longest)) if request.max_tokens is None else request.max_tokens
+    wanted = request.max_tokens
+    if wanted is None:
+        wanted = min(fits, int(longest)) if most is None else min(fits, int(longest), most.tokens)
     if caller.max_output_tokens is not None:
         wanted = min(wanted, caller.max_output_tokens)
     if wanted > fits:
         raise too_long(num_prompt_tokens, wanted, ready.max_model_len, field)
+    if most is not None and wanted > most.tokens:
+        raise most.over
     return max(1, wanted)
 
 

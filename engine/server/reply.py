@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 
 from engine.server.admission import Job
-from engine.server.choice import Delta
 from engine.server.continuation import TokenIdLines, last_block
 from engine.server.errors import ApiError
 from engine.server.exchange import Exchange, watch_in_background
+from engine.server.gathered import Gathered
 from engine.server.generation import Generation
-from engine.server.responses import DONE, Shape, Usage, error_event, joined
+from engine.server.responses import DONE, Shape, Usage, error_event
 from engine.server.services import Services
 
 _LOGPROBS_WORK = 32
@@ -108,18 +107,17 @@ def _closing(generation: Generation, shape: Shape, style: AnswerStyle) -> bytes:
 
 
 async def _answer(exchange: Exchange, services: Services, generation: Generation, shape: Shape) -> None:
-    deltas: list[Delta] = []
+    gathered = Gathered()
     done = False
     while not done:
         news, done = await generation.next()
-        deltas += news
+        gathered.add(news)
     generation.journal("end")
     if generation.error is not None:
         return await _fail(exchange, generation, generation.error)
     if exchange.disconnected:
         return
-    deltas.sort(key=lambda delta: delta.index)  # stable: the order within a choice stays
-    whole = [joined(list(parts)) for _, parts in groupby(deltas, key=lambda delta: delta.index)]
+    whole = gathered.whole()
     size = sum(len(delta.logprobs) + len(delta.prompt_logprobs) for delta in whole) * _LOGPROBS_WORK
     write = partial(shape.whole, whole, generation.usage)
     _tell_wait(exchange, generation)

@@ -7,8 +7,7 @@ answers and nothing of how they come about.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
@@ -20,6 +19,8 @@ from engine.text.detokenizer import TokenBytes
 DONE = b"data: [DONE]\n\n"
 _LOWEST = -9999.0
 """Stands for log 0, which JSON cannot write."""
+_PIECE = 256
+"""Positions of an answer whose log-probabilities are objects at a time."""
 
 
 class Usage:
@@ -159,7 +160,7 @@ class ChatShape(Base):
     def chunk(self, delta: Delta, usage: Usage | None) -> bytes:
         event = b""
         if delta.is_news or delta.logprobs:
-            logprobs = orjson.dumps(self._logprobs(delta)) if delta.logprobs else b"null"
+            logprobs = self._logprobs(delta) if delta.logprobs else b"null"
             choice = b'{"index":%d,"delta":{%b},"logprobs":%b,"finish_reason":null%b}' % (
                 *(delta.index, _news(delta), logprobs),
                 self._token_ids(delta) if delta.finish_reason is None else b"",
@@ -179,7 +180,7 @@ class ChatShape(Base):
             choice: dict[str, Any] = {
                 "index": delta.index,
                 "message": _message(delta, self._echo),
-                "logprobs": self._logprobs(delta) if delta.logprobs else None,
+                "logprobs": orjson.Fragment(self._logprobs(delta)) if delta.logprobs else None,
                 "finish_reason": delta.finish_reason,
                 "stop_reason": delta.stop_reason,
             }
@@ -197,13 +198,19 @@ class ChatShape(Base):
     def _token_ids(self, delta: Delta) -> bytes:
         return b',"token_ids":' + orjson.dumps(delta.token_ids) if self._style.with_token_ids else b""
 
-    def _logprobs(self, delta: Delta) -> dict[str, Any]:
-        content = []
-        for token_id, values in delta.logprobs:
-            entry = self._entry(token_id, values.token_logprob)
-            pairs = zip(values.top_ids, values.top_logprobs, strict=True)
-            content.append({**entry, "top_logprobs": [self._entry(index, value) for index, value in pairs]})
-        return {"content": content, "refusal": None}
+    def _logprobs(self, delta: Delta) -> bytes:
+        """Written in pieces: as objects, the positions of a long answer take ten times their text."""
+        found = delta.logprobs
+        pieces = [
+            orjson.dumps([self._position(*one) for one in found[start : start + _PIECE]])[1:-1]
+            for start in range(0, len(found), _PIECE)
+        ]
+        return b'{"content":[%b],"refusal":null}' % b",".join(pieces)
+
+    def _position(self, token_id: int, values: TokenLogprobs) -> dict[str, Any]:
+        pairs = zip(values.top_ids, values.top_logprobs, strict=True)
+        top = [self._entry(index, value) for index, value in pairs]
+        return {**self._entry(token_id, values.token_logprob), "top_logprobs": top}
 
     def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
         raw = self._spell.raw(token_id)
@@ -254,31 +261,6 @@ def _message(delta: Delta, echo: str) -> dict[str, Any]:
 
 def error_event(body: bytes) -> bytes:
     return b"data: " + body + b"\n\n"
-
-
-def joined(parts: Sequence[Delta]) -> Delta:
-    """All news of one choice as one delta, for an answer that is not streamed."""
-    whole = Delta(parts[0].index)
-    whole.text = "".join([part.text for part in parts])
-    whole.reasoning = "".join([part.reasoning for part in parts])
-    whole.calls = _joined_calls([call for part in parts for call in part.calls])
-    for part in parts:
-        whole.token_ids += part.token_ids
-        whole.logprobs += part.logprobs
-        whole.prompt_logprobs += part.prompt_logprobs
-        whole.embedding = part.embedding or whole.embedding
-        if part.finish_reason is not None:
-            whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
-    return whole
-
-
-def _joined_calls(news: Sequence[CallDelta]) -> list[CallDelta]:
-    calls: list[CallDelta] = []
-    for _, parts in groupby(news, key=lambda call: call.index):
-        first, *others = parts
-        arguments = first.arguments + "".join([part.arguments for part in others])
-        calls.append(replace(first, arguments=arguments))
-    return calls
 
 
 def finite(value: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import requests
 import schemathesis
@@ -114,11 +115,20 @@ def _ask_many(operation: Any, mode: GenerationMode, seed_: int, count: int, repo
                 report.faults.append(f"{operation.label} {mode.name}: {error!r} for {str(case.body)[:1000]}")
                 return
             report.statuses[operation.path, answer.status_code] += 1
+            checks = [
+                check for check in CHECKS if check is not negative_data_rejection or _is_sent(case, answer)
+            ]
             try:
-                case.validate_response(answer, checks=list(CHECKS))
+                case.validate_response(answer, checks=checks)
             except AssertionError as error:
                 report.faults.append(f"{operation.label} {mode.name}: {str(error)[:2000]}")
             except BaseExceptionGroup as errors:
                 report.faults.append(f"{operation.label} {mode.name}: {str(errors)[:2000]}")
 
         ask()
+
+
+def _is_sent(case: Any, answer: Any) -> bool:
+    """Whether the whole query is. Of what the document forbids, an empty list has no spelling: it leaves no trace."""
+    sent = parse_qs(urlsplit(answer.request.url).query, keep_blank_values=True)
+    return set(case.query or ()) <= set(sent)

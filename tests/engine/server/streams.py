@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from engine.server.choice import Delta
+from engine.server.gathered import Gathered
 
 
 @dataclass
@@ -33,6 +37,14 @@ def parse(raw: bytes) -> list[Block]:
     """The whole blocks of a stream."""
     assert raw.endswith(b"\n\n"), raw[-80:]
     return [_block(part) for part in raw[:-2].split(b"\n\n")]
+
+
+def joined(news: Iterable[Delta]) -> Delta:
+    """All news of an only choice as one."""
+    gathered = Gathered()
+    gathered.add(news)
+    (whole,) = gathered.whole()
+    return whole
 
 
 def _block(part: bytes) -> Block:

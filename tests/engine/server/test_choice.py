@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from engine.messages import FinishReason, TokenLogprobs, TokenOutput
 from engine.server.choice import Choice, Delta, TextOptions
-from engine.server.responses import joined
 from engine.text.answer import AnswerFormat
 from engine.text.reasoning import Start
 from engine.text.tools.json_calls import HERMES
+from tests.engine.server.streams import joined
 
 EOS = 3
 

@@ -10,7 +10,7 @@ import orjson
 from engine.messages import TokenLogprobs
 from engine.server.choice import CallDelta, Delta
 from engine.server.completion_shape import CompletionShape, Prompt
-from engine.server.responses import ChatShape, Speller, TokenStyle, Usage, error_event, joined
+from engine.server.responses import ChatShape, Speller, TokenStyle, Usage, error_event
 from tests.engine.server.test_choice import Letters
 
 PROMPT = [112, 113]
@@ -137,14 +137,6 @@ def test_tokens_as_ids() -> None:
     assert logprobs["top_logprobs"] == [{"token_id:98": -0.5, "token_id:97": -1.0}]
 
 
-def test_joined() -> None:
-    entry = TokenLogprobs(-1.0, 1, [], [])
-    first = Delta(0, "a", [1], prompt_logprobs=[entry])
-    whole = joined([first, Delta(0, "b", [2, 3], finish_reason="length")])
-    assert whole.prompt_logprobs == [entry]
-    assert (whole.text, whole.token_ids, whole.finish_reason) == ("ab", [1, 2, 3], "length")
-
-
 def test_error_event() -> None:
     assert error_event(b"{}") == b"data: {}\n\n"
 
@@ -175,19 +167,6 @@ def test_messages_of_calls_and_reasoning() -> None:
     ):
         document = orjson.loads(chat().whole([delta], Usage(1)))
         assert document["choices"][0]["message"] == {"role": "assistant", "refusal": None, **message}
-
-
-def test_joined_calls() -> None:
-    first = CallDelta(0, '{"a"', "call_1", "f")
-    whole = joined(
-        [
-            Delta(0, "x", reasoning="r", calls=[first]),
-            Delta(0, reasoning="s", calls=[CallDelta(0, ": 1}"), CallDelta(1, "", "call_2", "g")]),
-        ]
-    )
-    assert (whole.text, whole.reasoning) == ("x", "rs")
-    assert whole.calls == [CallDelta(0, '{"a": 1}', "call_1", "f"), CallDelta(1, "", "call_2", "g")]
-    assert first.arguments == '{"a"', "news stay as they were"
 
 
 def test_reasoning_tokens_are_part_of_the_usage() -> None:
