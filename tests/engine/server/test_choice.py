@@ -172,7 +172,8 @@ def test_steps_do_not_matter_to_calls(data: st.DataObject) -> None:
     """Duty engine-9: however many tokens a step brings, the deltas together are the same, ids of calls included."""
     tokens = ids(
         data.draw(st.sampled_from(["<think>so</think>", ""]))
-        + data.draw(st.sampled_from([CALL, CALL + CALL]))
+        + data.draw(st.sampled_from([CALL, CALL + CALL, f"I look.\n{CALL}\nDone.\n{CALL}"]))
+        + data.draw(st.sampled_from(["", "\n", " That is it. \n", " a <tool_"]))
     )
     tokens = tokens[: data.draw(st.integers(1, len(tokens)))]
     edges = [0, *sorted(data.draw(st.lists(st.integers(1, len(tokens)), max_size=9))), len(tokens)]

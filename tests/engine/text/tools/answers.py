@@ -45,17 +45,22 @@ class Answer:
     calls: list[tuple[str, str]] = field(default_factory=list)
     """(name, arguments)"""
     complete: list[bool] = field(default_factory=list)
+    order: list[str | int] = field(default_factory=list)
+    """Texts of the content, and between them the calls' numbers."""
 
     def add(self, events: Sequence[AnswerEvent]) -> Answer:
         for event in events:
             match event:
                 case Content(text):
                     self.content += text
+                    before = self.order.pop() if self.order and isinstance(self.order[-1], str) else ""
+                    self.order.append(f"{before}{text}")
                 case Reasoning(text):
                     self.reasoning += text
                 case CallStarted(index, name):
                     assert index == len(self.calls), "calls are numbered in order"
                     self.calls.append((name, ""))
+                    self.order.append(index)
                 case Arguments(index, text):
                     assert index == len(self.calls) - 1 == len(self.complete), (
                         "arguments belong to the open call"

@@ -62,6 +62,8 @@ WRITERS: dict[str, tuple[CallFormat, Callable[[Calls], str]]] = {
     "pythonic": (PYTHONIC, pythonic),
     "pythonic_start": (PYTHONIC, lambda calls: f"<|python_start|>{pythonic(calls)}<|python_end|>"),
 }
+BEFORE = ("", " \n", "Let me see. ")
+BEHIND = ("", " \n", " That is it.", "\n\nSo: a < b \n", "Done <|", "\n x ] } y")
 each_way = pytest.mark.parametrize("way", WRITERS)
 
 
@@ -69,13 +71,30 @@ each_way = pytest.mark.parametrize("way", WRITERS)
 @settings(max_examples=70, deadline=None)
 @given(data=st.data())
 def test_any_chunking_gives_the_same_answer(way: str, data: st.DataObject) -> None:
-    """Duty engine-9: a call's deltas, put together, do not depend on how its text arrived; valid, cut or malformed."""
+    """Duty engine-9: a call's deltas, put together, do not depend on how its text arrived; valid, cut or malformed, and
+    whatever stands before and behind."""
     format_, write = WRITERS[way]
-    text = damaged(data, data.draw(st.sampled_from(["", " \n", "Let me see. "])) + write(data.draw(CALLS)))
+    before, behind = data.draw(st.sampled_from(BEFORE)), data.draw(st.sampled_from(BEHIND))
+    text = damaged(data, before + write(data.draw(CALLS)) + behind)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
     whole = parse_whole(format_, text)
     assert parse(format_, pieces_of(text, cuts)) == whole
     assert parse(format_, list(text)) == whole
+
+
+@each_way
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_text_behind_calls_comes_behind_them(way: str, data: st.DataObject) -> None:
+    """Of an answer with text around its calls nothing is lost but blanks at the calls, in whatever pieces it came."""
+    format_, write = WRITERS[way]
+    calls, behind = data.draw(CALLS), data.draw(st.sampled_from(BEHIND))
+    text = write(calls) + behind
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
+    for pieces in ([text], list(text), pieces_of(text, cuts)):
+        answer = parse(format_, pieces)
+        assert answer.parsed == calls
+        assert answer.order == [*range(len(calls)), *filter(None, [behind.lstrip()])]
 
 
 @each_way
