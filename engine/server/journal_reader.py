@@ -110,5 +110,5 @@ def _decode(text: str) -> _Cursor:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         return msgspec.msgpack.decode(raw, type=_Cursor)
-    except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
+    except (binascii.Error, msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise CursorError("the cursor was not made by this server") from error

@@ -55,7 +55,7 @@ async def resume(services: Services, exchange: Exchange, caller: Caller) -> None
 def _read(raw: bytes) -> ResumeBody:
     try:
         body = msgspec.json.decode(raw, type=ResumeBody)
-    except msgspec.DecodeError as error:  # names the place: `$.start.seeds[0]`
+    except (msgspec.DecodeError, RecursionError) as error:  # the first names the place: `$.start.seeds[0]`
         raise invalid(f"The body is no request to go on: {error}.", None) from error
     if body.start.cached_tokens > sum(map(len, body.start.prompts)):
         raise invalid(

@@ -178,6 +178,7 @@ def made_up(**values: object) -> str:
             made_up(done=2**64 - 1),
         ),
         made_up(at=dict.fromkeys(range(5000), 0)),
+        base64.urlsafe_b64encode(b"\x81\xa1x" + b"\x91" * 20_000 + b"\x00").decode(),  # lists in lists
     ],
 )
 def test_foreign_cursors_are_refused(tmp_path: Path, cursor: str) -> None:

@@ -109,6 +109,15 @@ async def test_failure_of_a_continuation_says_so(server: Server) -> None:
             assert (answer.status, (await answer.json())["error"]["code"]) == (503, "server_is_overloaded")
 
 
+async def test_however_deep_a_body_is_it_is_refused(server: Server) -> None:
+    begun_ = json.dumps(resume_body((await begun(server))[:3], BODY)).encode()
+    assert begun_.endswith(b"}")
+    for place in (b'{"request": %b}', begun_[:-1] + b', "request": {"stream": true, "x": %b}}'):
+        raw = place % (b"[" * 50_000 + b"]" * 50_000)
+        async with server.session() as session, session.post("/internal/resume", data=raw) as answer:
+            assert (answer.status, (await answer.json())["error"]["type"]) == (400, "invalid_request_error")
+
+
 async def test_other_weights_are_a_conflict(server: Server) -> None:
     body = resume_body((await begun(server))[:3], BODY)
     body["start"]["model_hash"] = "0" * 32
