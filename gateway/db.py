@@ -9,7 +9,8 @@ It does not know any table.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, NewType, Self
 
@@ -17,16 +18,9 @@ import asyncpg  # type: ignore[import-untyped]  # it comes without types
 from sqlalchemy import ARRAY, BigInteger, DateTime, MetaData, Text, make_url, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.event import listens_for
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    DisconnectionError,
-    InterfaceError,
-    OperationalError,
-    SQLAlchemyError,
-)
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -36,11 +30,20 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import DeclarativeBase
 
+from gateway.db_errors import (
+    DATABASE_ERRORS,
+    is_busy,
+    is_serialization_failure,
+    is_unavailable,
+    reason,
+    was_refused,
+)
 from gateway.settings import DatabaseSettings, SettingsError
 
 __all__ = [
     "APP_ROLE",
     "DATABASE_ERRORS",
+    "Backend",
     "Base",
     "Database",
     "Lane",
@@ -49,11 +52,14 @@ __all__ = [
     "WriteConnection",
     "WriteSession",
     "async_url",
+    "backend_pid",
+    "is_busy",
     "is_serialization_failure",
     "is_unavailable",
     "owner_engine",
     "reason",
     "rows_of",
+    "was_refused",
 ]
 
 APP_ROLE = "tollway_app"
@@ -69,23 +75,14 @@ NAMING_CONVENTION = {
 
 LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+ANSWER_MARGIN_S = 2.0
+"""How much longer than the server's own limit for a statement its answer is waited for. Then the network lost it, or the
+server is frozen: neither tells us, and whoever waited without a limit would wait for ever."""
+LONG_STATEMENT_S = 600.0
+"""What exports and the copies of whole tenants allow themselves for one statement."""
+CLOSE_S = 2.0
 
 _URL_FORM = "give postgresql://user:password@host:port/database"
-
-# Connections, resources (disk, memory, connections), and the system under the server.
-_UNAVAILABLE_CLASSES = ("08", "53", "58")
-# Shutdown, crash, not yet accepting; a lock or a statement that took too long; read-only after a failover.
-_UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "55P03", "57014", "25006"})
-_SERIALIZATION_STATES = frozenset({"40001", "40P01"})
-
-DATABASE_ERRORS = (
-    SQLAlchemyError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    OSError,
-    TimeoutError,
-)
-"""What a transaction may raise. `is_unavailable` and `is_serialization_failure` tell which kind it was."""
 
 ReadSession = NewType("ReadSession", AsyncSession)
 """A session whose transaction is READ ONLY."""
@@ -108,6 +105,15 @@ class Base(DeclarativeBase):
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The server's side of a connection that was given up before its answer came: it may still do what it was told."""
+
+    pid: int
+    lost_at_s: float
+    """On the loop's clock."""
+
+
 class Database:
     """Owns a connection pool and opens transactions on it. `close()` it when its process ends."""
 
@@ -121,13 +127,15 @@ class Database:
         options: DatabaseSettings | None = None,
         checked: bool = False,
         keyed: bool = False,
+        patient: bool = False,
     ) -> None:
         """`name` is what `pg_stat_activity` shows; the pool never grows beyond `pool_size`. `checked`: a connection
         that died while it was idle (the server restarted) is replaced, for one round trip at each use; for those
         who would not try again. `keyed`: all its statements look rows up by their keys, so a plan that was made while
-        a table was almost empty must not be one that scans it."""
+        a table was almost empty must not be one that scans it. `patient`: some of its statements raise the server's limit
+        for themselves, up to LONG_STATEMENT_S."""
         options = options or DatabaseSettings()
-        arguments = _connect_args(name, role, options, keyed)
+        arguments = _connect_args(name, role, options, keyed=keyed, patient=patient)
         self.lane = Lane(async_url(url), arguments)
         self._engine = create_async_engine(
             async_url(url),
@@ -139,6 +147,7 @@ class Database:
             hide_parameters=True,  # an error's text goes to the logs; values that callers sent do not
         )
         listens_for(self._engine.sync_engine, "checkout")(_refuse_closed)
+        listens_for(self._engine.sync_engine, "handle_error")(_drop_unanswered)
         self._at_once = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         self._readers = async_sessionmaker(
@@ -154,10 +163,19 @@ class Database:
         pool_size: int,
         checked: bool = False,
         keyed: bool = False,
+        patient: bool = False,
     ) -> Self:
         """The application's database, with the timeouts and TLS of the settings."""
         url = settings.url.get_secret_value()
-        return cls(url, name=name, pool_size=pool_size, options=settings, checked=checked, keyed=keyed)
+        return cls(
+            url,
+            name=name,
+            pool_size=pool_size,
+            options=settings,
+            checked=checked,
+            keyed=keyed,
+            patient=patient,
+        )
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[ReadSession]:
@@ -180,9 +198,31 @@ class Database:
         async with self._at_once.connect() as connection:
             yield WriteConnection(connection)
 
+    async def has_ended(self, backend: Backend) -> bool:
+        """True once the server has no such session any more, so that what it was told last has taken place by now, or
+        never will. Ends it if it is there: it may be frozen, or what we sent may still be under way to it. Behind a
+        pooler, whose process ids are its own, there is none to be found."""
+        age_s = asyncio.get_running_loop().time() - backend.lost_at_s
+        async with self.transaction() as connection:
+            await connection.execute(_OWN_ROLE)
+            found = await connection.execute(_END_BACKEND, {"pid": backend.pid, "age_s": age_s})
+            return found.first() is None
+
     async def close(self) -> None:
         await self.lane.close()
         await self._engine.dispose()
+
+
+# A session may be ended by those who logged in as the same role, which the application's role is not.
+_OWN_ROLE = text("SET LOCAL ROLE NONE")
+# A process id may be another session's by now; that one began after ours was lost.
+_END_BACKEND = text(
+    """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid = :pid AND application_name = current_setting('application_name')
+        AND backend_start < clock_timestamp() - make_interval(secs => :age_s)
+    """
+)
 
 
 class Prepared:
@@ -211,16 +251,27 @@ class Lane:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await asyncpg.connect(**self._arguments)
 
+    @property
+    def pid(self) -> int:
+        """Of the server's process, once it was `ready`."""
+        return int(self._connection.get_server_pid())
+
     async def rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Any]:
+        """TimeoutError if there is no answer in time, from the server or at all."""
         async with self._turn:
-            rows: Sequence[Any] = await self._connection.fetch(
-                statement.sql, *[values[name] for name in statement.names]
-            )
+            try:
+                rows: Sequence[Any] = await self._connection.fetch(
+                    statement.sql, *[values[name] for name in statement.names]
+                )
+            except (TimeoutError, asyncio.CancelledError):
+                self._connection.terminate()  # or the next statement would wait for this one's end
+                raise
             return rows
 
     async def close(self) -> None:
         if self._connection is not None:
-            await self._connection.close()
+            with suppress(*DATABASE_ERRORS):  # the connection is gone all the same
+                await self._connection.close(timeout=CLOSE_S)
 
 
 async def rows_of(
@@ -230,6 +281,13 @@ async def rows_of(
     if isinstance(connection, Lane):
         return await connection.rows(statement, values)
     return (await connection.execute(statement.clause, dict(values))).all()
+
+
+async def backend_pid(connection: WriteConnection) -> int:
+    """Of the server's process behind it. Asks nobody."""
+    raw = await connection.get_raw_connection()
+    driver: Any = raw.driver_connection
+    return int(driver.get_server_pid())
 
 
 def owner_engine(url: str, options: DatabaseSettings | None = None) -> AsyncEngine:
@@ -255,46 +313,25 @@ def async_url(url: str) -> str:
     return parsed.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
 
 
-def is_serialization_failure(error: BaseException) -> bool:
-    """A deadlock or a serialisation failure: the same transaction may succeed if it is run again."""
-    return _sqlstate(error) in _SERIALIZATION_STATES
-
-
-def is_unavailable(error: BaseException) -> bool:
-    """The server is away, going away, full or too busy: nothing is wrong with what was asked of it."""
-    if isinstance(error, OSError | TimeoutError | PoolTimeout):
-        return True
-    state = _sqlstate(error)
-    if state is not None:
-        return state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
-    if isinstance(error, asyncpg.InterfaceError):
-        return not isinstance(error, ValueError)  # which would be about what was asked
-    if not isinstance(error, DBAPIError):
-        return False
-    return error.connection_invalidated or isinstance(error, InterfaceError | OperationalError)
-
-
-def reason(error: BaseException) -> str:
-    """What the server or the driver said, without what SQLAlchemy writes around it. Of an error that says nothing, such
-    as a timeout, what kind it is and what led to it."""
-    if said := str(error.orig if isinstance(error, DBAPIError) else error):
-        return said
-    kind = type(error).__name__
-    return kind if error.__cause__ is None else f"{kind}: {reason(error.__cause__)}"
-
-
 def _refuse_closed(connection: Any, _record: object, _proxy: object) -> None:
     """A pooled connection that the server has ended meanwhile is replaced. What asyncpg knows costs no round trip."""
     if connection.driver_connection.is_closed():
         raise DisconnectionError
 
 
-def _sqlstate(error: BaseException) -> str | None:
-    state = getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)
-    return str(state) if state is not None else None
+def _drop_unanswered(context: ExceptionContext) -> None:
+    """A pooled connection whose answer did not come is ended here and now: SQLAlchemy would roll back on it first, and
+    asyncpg would cancel the statement first, and both would wait for an answer again."""
+    if isinstance(context.original_exception, TimeoutError) and context.connection is not None:
+        driver: Any = context.connection.connection.driver_connection
+        if driver is not None:
+            driver.terminate()
+            context.is_disconnect = True
 
 
-def _connect_args(name: str, role: str | None, options: DatabaseSettings, keyed: bool) -> Mapping[str, Any]:
+def _connect_args(
+    name: str, role: str | None, options: DatabaseSettings, *, keyed: bool, patient: bool
+) -> Mapping[str, Any]:
     settings = {
         "application_name": name,
         "timezone": "UTC",
@@ -308,7 +345,13 @@ def _connect_args(name: str, role: str | None, options: DatabaseSettings, keyed:
         settings["role"] = role
     if keyed:
         settings["enable_seqscan"] = "off"
-    return {"timeout": options.connect_timeout_s, "server_settings": settings, **_tls(options)}
+    longest_s = max(options.statement_timeout_s, LONG_STATEMENT_S if patient else 0.0)
+    return {
+        "timeout": options.connect_timeout_s,
+        "command_timeout": longest_s + ANSWER_MARGIN_S,
+        "server_settings": settings,
+        **_tls(options),
+    }
 
 
 def _tls(options: DatabaseSettings) -> Mapping[str, Any]:

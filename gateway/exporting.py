@@ -34,7 +34,7 @@ async def export_now(settings: Settings, spec: ExportSpec, destination: str | No
     store = store_of(destination, chosen) if destination is not None else configured_store(chosen)
     if store is None:
         raise SettingsError("give --destination, or set TOLLWAY_EXPORTS__DESTINATION")
-    database = Database.of(settings.database, name="tollway-export", pool_size=2)
+    database = Database.of(settings.database, name="tollway-export", pool_size=2, patient=True)
     try:
         await check_schema(database)
         await _require_tenant(database, spec)

@@ -175,9 +175,9 @@ async def run_worker(
 ) -> None:
     """The composition root of the worker process; runs until it is cancelled."""
     clock, metrics = SystemClock(), metrics or Metrics()
-    database = Database.of(settings.database, name="tollway-worker", pool_size=POOL_SIZE)
+    database = Database.of(settings.database, name="tollway-worker", pool_size=POOL_SIZE, patient=True)
     # An export holds its snapshot for minutes; it takes no connection from the loops above.
-    exports = Database.of(settings.database, name="tollway-exports", pool_size=3)
+    exports = Database.of(settings.database, name="tollway-exports", pool_size=3, patient=True)
     # What is sent is waited for outside of any transaction, but many sendings end together.
     outward = Database.of(settings.database, name="tollway-deliveries", pool_size=3)
     sender = Sender(Guard(settings.security.webhook_allowed_cidrs), clock)

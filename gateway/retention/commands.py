@@ -77,7 +77,7 @@ async def _with_data(settings: Settings, work: Callable[[TenantData], Awaitable[
 
 
 async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
-    database = Database.of(settings.database, name="tollway-command", pool_size=1)
+    database = Database.of(settings.database, name="tollway-command", pool_size=1, patient=True)
     try:
         return await work(database)
     finally:

@@ -2,18 +2,23 @@
 
 import asyncio
 import contextlib
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 
 class TcpProxy:
-    """Relays 127.0.0.1:port to the server of `url`. While cut, connections are refused and none is left."""
+    """Relays 127.0.0.1:port to the server of `url`. While cut, connections are refused and none is left; while silent,
+    they are kept and nothing passes, as when packets are lost."""
 
     def __init__(self, url: str) -> None:
         self._target = urlsplit(url)
         self._server: asyncio.Server | None = None
         self._port = 0
-        self._pipes: set[asyncio.Task[None]] = set()
+        self._pipes: set[asyncio.Task[Any]] = set()
+        self._relays: set[asyncio.Task[None] | None] = set()
         self._cut_after: tuple[bytes, bytes] | None = None
+        self._passes = asyncio.Event()
+        self._passes.set()
 
     @property
     def url(self) -> str:
@@ -33,13 +38,42 @@ class TcpProxy:
             pipe.cancel()
         await asyncio.gather(*self._pipes, return_exceptions=True)
         self._pipes.clear()
+        await asyncio.gather(*filter(None, self._relays), return_exceptions=True)
 
     def cut_after(self, sent: bytes, *, once_seen: bytes) -> None:
         """On a connection that has sent `once_seen`: forward the bytes that contain `sent`, and cut before the
         answer to them comes back."""
         self._cut_after = (once_seen, sent)
 
+    def be_silent(self) -> None:
+        self._passes.clear()
+
+    def speak(self, *, late: bool) -> None:
+        """`late`: what was sent meanwhile arrives now. Else the connections of before stay silent for ever, and only new
+        ones pass."""
+        if late:
+            self._passes.set()
+        else:
+            self._passes = asyncio.Event()
+            self._passes.set()
+
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        relay = asyncio.current_task()
+        self._relays.add(relay)
+        try:
+            await self._connect(reader, writer, self._passes)
+        finally:
+            self._relays.discard(relay)
+
+    async def _connect(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event
+    ) -> None:
+        waiting = asyncio.create_task(passes.wait())
+        self._pipes.add(waiting)
+        await asyncio.wait([waiting])
+        if waiting.cancelled():
+            writer.close()
+            return
         try:
             target_reader, target_writer = await asyncio.open_connection(
                 self._target.hostname, self._target.port
@@ -48,8 +82,8 @@ class TcpProxy:
             writer.close()
             return
         both = (
-            asyncio.create_task(self._pipe(reader, target_writer, watched=True)),
-            asyncio.create_task(self._pipe(target_reader, writer, watched=False)),
+            asyncio.create_task(self._pipe(reader, target_writer, passes, watched=True)),
+            asyncio.create_task(self._pipe(target_reader, writer, passes, watched=False)),
         )
         self._pipes.update(both)
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -61,11 +95,17 @@ class TcpProxy:
                 await end.wait_closed()
 
     async def _pipe(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, watched: bool
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        passes: asyncio.Event,
+        *,
+        watched: bool,
     ) -> None:
         seen = b""
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                await passes.wait()
                 writer.write(data)
                 await writer.drain()
                 if watched:

@@ -8,13 +8,17 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from gateway.db import (
+    Backend,
     Database,
     Prepared,
     async_url,
     is_serialization_failure,
     is_unavailable,
     rows_of,
+    was_refused,
 )
+from gateway.settings import DatabaseSettings
+from tests.fakes.tcp_proxy import TcpProxy
 
 FORBIDDEN = (
     "UPDATE usage_event SET status = 'ok'",
@@ -194,3 +198,61 @@ async def test_statements_on_a_lane_take_turns(database_url: str) -> None:
     rows = await asyncio.gather(*(rows_of(database.lane, slow, {"n": number}) for number in range(5)))
     assert [row[0][0] for row in rows] == list(range(5))
     await database.close()
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_server_that_does_not_answer_is_given_up_and_the_connection_replaced(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """Packets are lost: no error comes, on the lane or in the pool. What was asked meanwhile may arrive later."""
+    monkeypatch.setattr("gateway.db.ANSWER_MARGIN_S", 0.2)
+    proxy = TcpProxy(database_url)
+    await proxy.restore()
+    options = DatabaseSettings(connect_timeout_s=20, statement_timeout_s=2)
+    database = Database(proxy.url, name="test", pool_size=1, role=None, options=options)
+    asks = Prepared("SELECT pg_backend_pid()")
+    await database.lane.ready()
+    before = [(await rows_of(database.lane, asks, {}))[0][0], await _pool_pid(database)]
+    assert before[0] == database.lane.pid
+    proxy.be_silent()
+    with pytest.raises(TimeoutError) as lost:
+        await rows_of(database.lane, asks, {})
+    with pytest.raises(TimeoutError):
+        await _pool_pid(database)
+    assert is_unavailable(lost.value)
+    assert not was_refused(lost.value)
+    proxy.speak(late=late)
+    await database.lane.ready()
+    after = [(await rows_of(database.lane, asks, {}))[0][0], await _pool_pid(database)]
+    await database.close()
+    await proxy.cut()
+    assert not set(before) & set(after)
+
+
+async def test_a_session_that_was_given_up_is_ended_by_a_process_that_logs_in_alike(
+    database_url: str,
+) -> None:
+    """As the application's role, which may not do so by itself. Nobody else's session is touched."""
+    database = Database(database_url, name="test-own", pool_size=2)
+    other = Database(database_url, name="test-other", pool_size=1)
+    loop = asyncio.get_running_loop()
+    await database.lane.ready()
+    await other.lane.ready()
+    lost = Backend(database.lane.pid, loop.time())
+    assert await database.has_ended(Backend(other.lane.pid, loop.time()))
+    assert await database.has_ended(Backend(lost.pid, loop.time() - 3600)), "its namesake of an hour ago"
+    assert (await rows_of(database.lane, Prepared("SELECT 1"), {}))[0][0] == 1
+    assert not await database.has_ended(lost)
+    async with asyncio.timeout(60):
+        while not await database.has_ended(lost):  # noqa: ASYNC110  (the server has no event)
+            await asyncio.sleep(0.01)
+    assert (await rows_of(other.lane, Prepared("SELECT current_user"), {}))[0][0] == "tollway_app"
+    async with database.transaction() as connection:
+        assert (await connection.execute(text("SELECT current_user"))).scalar_one() == "tollway_app"
+    await database.close()
+    await other.close()
+
+
+async def _pool_pid(database: Database) -> int:
+    async with database.transaction() as connection:
+        return int((await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one())

@@ -97,14 +97,14 @@ LAYERS = (
     ("audit",),
     ("ledger", "idempotency"),
     ("wire", "obs", "blobs", "events"),
-    ("db", "cache", "settings", "errors", "money", "ids", "clock", "keyring"),
+    ("db", "db_errors", "cache", "settings", "errors", "money", "ids", "clock", "keyring"),
 )  # fmt: skip
 SIBLINGS_ALLOWED = {
     ("pool", "upstream"),
     ("routing", "pool"),
 }
 FREE_ROWS = (0, len(LAYERS) - 1)  # the composition roots may start each other; the leaves may use each other
-SQL_HOMES = ("models", "repository", "db", "cache", "migrate", "limits", "local")
+SQL_HOMES = ("models", "repository", "db", "db_errors", "cache", "migrate", "limits", "local")
 
 
 def test_table() -> None:

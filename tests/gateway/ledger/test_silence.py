@@ -1,0 +1,155 @@
+"""A server that is there and does not answer: lost packets, a session that goes on after we gave it up, held rows.
+
+The limits are set short on one side only, so that a slow machine takes longer and decides nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.ids import RequestId
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.service import Ledger
+from gateway.ledger.types import Hold
+from tests.fakes.tcp_proxy import TcpProxy
+from tests.gateway.books import Books, MakeLedger
+from tests.gateway.ledger.builders import reservation, settlement
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+BOUND = 50_000
+COST = 10 * 100 + 5 * 400
+WAIT_S = 60
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await condition():  # noqa: ASYNC110  (the condition is in the database)
+            await asyncio.sleep(0.05)
+
+
+async def _once_admitted(ledger: Ledger, name: str) -> Hold:
+    """By a new request each time, as callers try again."""
+    async with asyncio.timeout(WAIT_S):
+        for number in range(10_000):
+            with suppress(LedgerUnavailable):
+                return await ledger.reserve(reservation(f"{name}_{number}"))
+            await asyncio.sleep(0.05)
+    raise AssertionError("never admitted")
+
+
+async def test_a_partition_is_noticed_ends_and_loses_or_doubles_nothing(
+    make_ledger: MakeLedger, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No packet comes back and no error comes: without a limit of our own both batchers would wait for ever. What was
+    under way when it began arrives when it is over, and takes nothing then."""
+    monkeypatch.setattr("gateway.db.ANSWER_MARGIN_S", 0.2)
+    await books.add_budget(1_000_000)
+    proxy = TcpProxy(books.database_url)
+    await proxy.restore()
+    limits = {"connect_timeout_s": 2, "statement_timeout_s": 2}
+    ledger = await make_ledger(url=proxy.url, database=limits, reserve_timeout_s=1.0)
+    first = await _once_admitted(ledger, "first")
+    with capture_logs() as lines:
+        proxy.be_silent()
+        with pytest.raises(LedgerUnavailable):
+            await ledger.reserve(reservation("lost"))
+        ledger.settle(settlement(first, NOW))
+
+        async def has_begun() -> bool:
+            return ledger._outage.is_active and len(ledger._spool) > 0
+
+        await _until(has_begun)
+        proxy.speak()
+        second = await _once_admitted(ledger, "second")
+
+        async def is_over() -> bool:
+            return not ledger._outage.is_active and await books.count("usage_event") == 1
+
+        await _until(is_over)
+        ledger.settle(settlement(second, NOW))
+        await ledger.drain()
+    await proxy.cut()
+    names = [line["event"] for line in lines]
+    assert names.index("ledger_outage_began") < names.index("ledger_outage_ended")
+    assert await books.count("usage_event") == await books.count("settled_request") == 2
+    assert await books.count("hold") == 0
+    assert await books.held_and_spent() == (0, 2 * COST)
+
+
+async def test_what_commits_after_it_was_given_up_leaves_no_hold(
+    make_ledger: MakeLedger, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session waits for a lock on the server while we have gone: a discard that came first would find nothing to
+    give back, and the hold would be made after it."""
+    monkeypatch.setattr("gateway.db.ANSWER_MARGIN_S", -28.5)  # before the server's own 30 s
+    monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 29_000)
+    await books.add_budget(1_000_000)
+    ledger = await make_ledger()
+    first = await _once_admitted(ledger, "first")
+    async with books.database.transaction() as connection:
+        await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
+        with pytest.raises(LedgerUnavailable):
+            await ledger.reserve(reservation("lost"))
+        assert ledger._reserver._doubts
+
+        async def is_resolved() -> bool:
+            return not ledger._reserver._doubts and ledger._settler.is_idle
+
+        await _until(is_resolved)
+    second = await _once_admitted(ledger, "second")
+    for hold in (first, second):
+        ledger.release(hold.request_id, "test")
+    await ledger.drain()
+    assert await books.count("hold") == 0
+    assert await books.held_and_spent() == (0, 0)
+
+
+async def test_rows_that_somebody_holds_are_no_outage(
+    make_ledger: MakeLedger, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says that nothing has taken place: who needs these rows is refused, what is to be charged waits on the
+    disk, and everybody else goes on."""
+    monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 200)
+    await books.add_budget(1_000_000)
+    await books.add_tenant("proj_b")
+    ledger = await make_ledger()
+    first = await ledger.reserve(reservation("first"))
+    with capture_logs() as lines:
+        async with books.database.transaction() as connection:
+            await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
+            with pytest.raises(LedgerUnavailable):
+                await ledger.reserve(reservation("refused"))
+            ledger.settle(settlement(first, NOW))
+
+            async def is_spooled() -> bool:
+                return len(ledger._spool) > 0
+
+            await _until(is_spooled)
+            other = await ledger.reserve(reservation("other", "proj_b"))
+            assert other.is_recorded
+            assert not ledger._reserver._doubts
+
+        async def is_charged() -> bool:
+            return await books.count("usage_event") == 1
+
+        await _until(is_charged)
+    ledger.release(RequestId("other"), "test")
+    await ledger.drain()
+    names = {line["event"] for line in lines}
+    assert "ledger_rows_held" in names
+    assert "ledger_outage_began" not in names
+    assert await books.held_and_spent() == (0, COST)
+
+
+async def test_a_ledger_of_which_a_loop_was_ended_is_not_ready(make_ledger: MakeLedger) -> None:
+    ledger = await make_ledger()
+    assert ledger.is_ready
+    assert ledger.is_running
+    ledger._helpers[0].cancel()
+    await asyncio.gather(ledger._helpers[0], return_exceptions=True)
+    assert not ledger.is_running
+    assert not ledger.is_ready
