@@ -187,6 +187,8 @@ class GatewayApp:
             return self.schema.problem
         if not self.catalogue.is_loaded:
             return "routes are not loaded yet"
+        if not self.ledger.is_running:
+            return "the ledger has stopped"
         return None if self.ledger.is_ready else "the spool of an earlier run is not applied yet"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

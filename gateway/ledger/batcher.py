@@ -2,8 +2,9 @@
 
 While one batch commits, the next one gathers; a batch lingers for more only where nobody waits for it. A batch is one
 transaction. It is run again after a deadlock or a serialisation failure; after any other error of the database it
-is bisected with savepoints, so that only the operation that cannot be applied fails. What an operation does is not
-known here.
+is bisected with savepoints, so that only the operation that cannot be applied fails. Where the server said no, nothing
+has taken place; where it said nothing, nobody knows, and CommitUnknown names the session that may still commit. What
+an operation does is not known here.
 """
 
 import asyncio
@@ -15,12 +16,17 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.db import (
     DATABASE_ERRORS,
+    Backend,
     Database,
     Lane,
     WriteConnection,
+    backend_pid,
+    is_busy,
     is_serialization_failure,
     is_unavailable,
+    was_refused,
 )
+from gateway.ledger.keeping import was_asked_for
 
 __all__ = ["Apply", "BatchQueue", "CommitUnknown", "QueueFull", "commit_at_once", "commit_batch", "serve"]
 
@@ -30,8 +36,10 @@ Result = TypeVar("Result")
 Apply = Callable[[WriteConnection, Sequence[Op]], Awaitable[Sequence[Result]]]
 """Applies a batch on a connection; one result per operation, in their order. May be called again."""
 
-SERIALIZATION_RETRIES_MAX = 20
 RETRY_DELAY_S = 0.002
+RETRY_FOR_S = 5.0
+"""How long a transaction that meets deadlocks is begun again. Each costs the server a second to notice, and whoever
+waits for the batch waits for all of them."""
 
 
 class QueueFull(Exception):
@@ -39,7 +47,12 @@ class QueueFull(Exception):
 
 
 class CommitUnknown(Exception):
-    """The server went away during the commit: the transaction may or may not have taken place."""
+    """The server went away during the commit: the transaction may or may not have taken place, and while `backend` is
+    alive it may yet."""
+
+    def __init__(self, backend: Backend | None = None) -> None:
+        super().__init__()
+        self.backend = backend
 
 
 class BatchQueue(Generic[Op]):
@@ -89,9 +102,11 @@ async def serve(
     while batch := await queue.get():
         try:
             await commit(batch)
-        except Exception as bug:
+        except BaseException as bug:
+            if was_asked_for(bug):
+                raise
             log.exception("ledger_batch_failed", operations=len(batch))
-            give_up(batch, bug)
+            give_up(batch, bug if isinstance(bug, Exception) else _unknown(None, bug))
 
 
 async def commit_batch(
@@ -99,46 +114,69 @@ async def commit_batch(
 ) -> list[Result | Exception]:
     """One transaction for all of them. An exception in the result belongs to that operation alone.
 
-    Raises if the server is unavailable: CommitUnknown if that was noticed in the commit, else what was noticed,
-    and then nothing has taken place.
+    Raises if the server is unavailable, or others hold the rows: CommitUnknown if it went away in the commit, else
+    what was noticed, and then nothing has taken place.
     """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + RETRY_FOR_S
     isolate = has_reconnected = False
-    for attempt in range(SERIALIZATION_RETRIES_MAX):
+    while True:
         results: list[Result | Exception] | None = None
+        pid: int | None = None
         try:
             async with database.transaction() as connection:
+                pid = await backend_pid(connection)
                 if isolate:
                     results = await _apply_isolated(connection, operations, apply)
                 else:
                     results = list(await apply(connection, operations))
             return results
+        except asyncio.CancelledError as stray:
+            if was_asked_for(stray):
+                raise
+            raise _unknown(pid, stray) from stray
         except DATABASE_ERRORS as error:
-            if is_unavailable(error):
-                if results is not None:
-                    raise CommitUnknown from error
-                if has_reconnected:
+            if is_serialization_failure(error):
+                if loop.time() > until_s:
                     raise
+                await asyncio.sleep(RETRY_DELAY_S)
+            elif is_unavailable(error):
+                if results is not None and not was_refused(error):
+                    raise _unknown(pid, error) from error
+                if has_reconnected or is_busy(error) or isinstance(error, TimeoutError):
+                    raise  # it has waited long enough
                 has_reconnected = True  # an idle connection may have died long before the server came back
-            elif is_serialization_failure(error):
-                await asyncio.sleep(RETRY_DELAY_S * (attempt + 1))
             elif isolate:
                 return [error] * len(operations)  # not the operations: the transaction itself cannot be
             else:
                 isolate = True
-    return [TimeoutError("the transaction met a deadlock each time it was tried")] * len(operations)
 
 
 async def commit_at_once(database: Database, statement: Callable[[Lane], Awaitable[Result]]) -> Result | None:
-    """One statement that commits by itself. None if the server refused it: nothing has taken place, and
-    `commit_batch` finds out what is wrong with it. Raises as `commit_batch` does.
+    """One statement that commits by itself. None if the server refused it for what it asks: nothing has taken place,
+    and `commit_batch` finds out what is wrong with it. Raises as `commit_batch` does.
     """
     await database.lane.ready()
+    pid = database.lane.pid
     try:
         return await statement(database.lane)
+    except asyncio.CancelledError as stray:
+        if was_asked_for(stray):
+            raise
+        raise _unknown(pid, stray) from stray
     except DATABASE_ERRORS as error:
         if not is_unavailable(error):
             return None
-        raise CommitUnknown from error
+        if was_refused(error):
+            raise
+        raise _unknown(pid, error) from error
+
+
+def _unknown(pid: int | None, cause: BaseException) -> CommitUnknown:
+    lost = Backend(pid, asyncio.get_running_loop().time()) if pid is not None else None
+    unknown = CommitUnknown(lost)
+    unknown.__cause__ = cause
+    return unknown
 
 
 async def _apply_isolated(

@@ -8,7 +8,7 @@ which is at most a second older than the outage.
 from collections.abc import Iterable
 
 from gateway.clock import Clock
-from gateway.db import reason
+from gateway.db import is_busy, reason
 from gateway.ledger.types import Reservation
 from gateway.obs.logging import get_logger
 
@@ -28,8 +28,11 @@ class Outage:
         return self._since_s is not None
 
     def begin(self, error: BaseException) -> None:
-        """Noticed by whoever met it; only the first notice counts."""
-        if self._since_s is None:
+        """Noticed by whoever met it; only the first notice counts. A server that says that somebody else holds the rows
+        is not away: who met that waits or is refused, and nobody else."""
+        if is_busy(error):
+            self._log.warning("ledger_rows_held", error=reason(error))
+        elif self._since_s is None:
             self._since_s = self._clock.monotonic()
             self._log.error("ledger_outage_began", error=reason(error))
 

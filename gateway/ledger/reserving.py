@@ -1,7 +1,8 @@
 """Reserve: a batch of reservations decided against locked budget rows, and the loop that feeds it.
 
-A reservation whose caller has left (deadline, disconnect) and that commits all the same is discarded again. It does
-not know how requests are answered, only that a hold or an error is due before a deadline.
+A reservation whose caller has left (deadline, disconnect) and that commits all the same is discarded again; where
+nobody knows whether it has committed, once the session that may yet do so has ended. It does not know how requests are
+answered, only that a hold or an error is due before a deadline.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from decimal import Decimal
 from typing import Literal
 
 from gateway.clock import Clock
-from gateway.db import DATABASE_ERRORS, Database, WriteConnection, reason
+from gateway.db import DATABASE_ERRORS, Backend, Database, WriteConnection, reason
 from gateway.ids import IdSource, KeyId, PoolId, RequestId, RouteId, TenantId
 from gateway.ledger.batcher import (
     BatchQueue,
@@ -51,6 +52,14 @@ class _Asked:
     is_lease: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """Holds that may have been committed or may yet be, by a session that did not answer."""
+
+    request_ids: tuple[RequestId, ...]
+    backend: Backend | None
+
+
 class Reserver:
     """Owns the reserve batcher of a process. `discard` is given requests whose hold nobody will use."""
 
@@ -80,6 +89,8 @@ class Reserver:
         self._discard = discard
         self._queue: BatchQueue[_Asked] = BatchQueue(capacity=QUEUE_MAX, batch_max=BATCH_MAX)
         self._known = KnownLimits()
+        self._doubts: list[_Doubt] = []
+        self._resolving = asyncio.Lock()
         self.used_up = UsedUp()
         self._log = get_logger(__name__)
 
@@ -115,7 +126,18 @@ class Reserver:
             raise
 
     async def run(self) -> None:
-        await serve(self._queue, self._commit, self._give_up, self._log)
+        await serve(self._queue, self._commit, self._lose, self._log)
+
+    async def resolve_doubts(self) -> bool:
+        """Give back what nobody can commit any more; true if nothing is in doubt then. A discard that came first would
+        find no hold, and the statement that makes it might still be under way."""
+        async with self._resolving:
+            for doubt in tuple(self._doubts):
+                if await self._is_over(doubt):
+                    self._doubts.remove(doubt)
+                    for request_id in doubt.request_ids:
+                        self._discard(request_id)
+            return not self._doubts
 
     def close(self) -> None:
         """Admit nothing more; `run` ends when what waits is committed."""
@@ -131,8 +153,7 @@ class Reserver:
         except (CommitUnknown, *DATABASE_ERRORS) as error:
             self._outage.begin(error)
             if isinstance(error, CommitUnknown):
-                for asked in wanted:
-                    self._discard(asked.reservation.request_id)
+                self._doubt(wanted, error.backend)
             self._give_up(wanted, error)
             return
         failpoint("reserve.committed")
@@ -235,7 +256,21 @@ class Reserver:
             asked.reply.set_exception(ReservationFailed(asked.reservation.request_id))
         self._metrics.ledger_operations.labels("reserve", outcome).inc()
 
-    def _give_up(self, batch: list[_Asked], error: Exception) -> None:
+    async def _is_over(self, doubt: _Doubt) -> bool:
+        try:
+            return doubt.backend is None or await self._database.has_ended(doubt.backend)
+        except DATABASE_ERRORS:  # away still; nothing is lost by waiting
+            return False
+
+    def _doubt(self, batch: Sequence[_Asked], backend: Backend | None) -> None:
+        self._doubts.append(_Doubt(tuple(asked.reservation.request_id for asked in batch), backend))
+
+    def _lose(self, batch: list[_Asked], bug: Exception) -> None:
+        """Whether it has committed is not known; who has an answer already settles his hold himself."""
+        self._doubt([asked for asked in batch if not asked.reply.done()], None)
+        self._give_up(batch, bug)
+
+    def _give_up(self, batch: Sequence[_Asked], error: Exception) -> None:
         for asked in batch:
             if not asked.reply.done() and not asked.is_abandoned:
                 asked.reply.set_exception(error)

@@ -6,13 +6,14 @@ know HTTP, routes or engines.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from gateway.clock import Clock
 from gateway.db import DATABASE_ERRORS, Database, reason
 from gateway.ids import GatewayId, IdSource, RequestId, TenantId
 from gateway.ledger.errors import DuplicateSettlement
+from gateway.ledger.keeping import keep_running
 from gateway.ledger.leases import Leases
 from gateway.ledger.outage import Outage
 from gateway.ledger.repository.budgets import budgets_revision, hard_scopes, note_refusals
@@ -32,6 +33,9 @@ __all__ = ["HEARTBEAT_SILENCE_S", "Ledger"]
 
 HEARTBEAT_INTERVAL_S = 1.0
 REPLAY_INTERVAL_S = 0.5
+DOUBTS_RETRY_S = 0.05
+DOUBTS_WAIT_S = 5.0
+"""How long the end waits for sessions that were told to end. What they hold after that is the reconciler's."""
 LEASE_SWEEP_BEATS = 60
 """How often leases that have expired are looked for, whosever they are."""
 HEARTBEAT_SILENCE_S = 30.0
@@ -102,7 +106,12 @@ class Ledger:
     @property
     def is_ready(self) -> bool:
         """The spool of an earlier run has been applied. It says nothing about the database's health now."""
-        return self._is_replayed and not self._is_draining
+        return self._is_replayed and self.is_running and not self._is_draining
+
+    @property
+    def is_running(self) -> bool:
+        """False if a loop of it was ended by somebody: nothing but a new process helps then."""
+        return not any(task.done() for task in (*self._batchers, *self._helpers))
 
     @property
     def is_drained(self) -> bool:
@@ -110,10 +119,13 @@ class Ledger:
 
     async def start(self) -> None:
         """Start the batchers; apply the spool of an earlier run now, or in the background if Postgres is away."""
-        self._batchers = [_task(self._reserver.run()), _task(self._settler.run())]
+        self._batchers = [self._kept("reserve", self._reserver.run), self._kept("settle", self._settler.run)]
         self._is_replayed = await self._settler.replay()
         await self._beat()
-        self._helpers = [_task(self._run_heartbeat()), _task(self._run_replays())]
+        self._helpers = [
+            self._kept("heartbeat", self._run_heartbeat),
+            self._kept("replays", self._run_replays),
+        ]
 
     async def reserve(self, reservation: Reservation) -> Hold:
         """A committed hold on every limited scope, or BudgetExceeded (429), or LedgerUnavailable (503)."""
@@ -149,6 +161,7 @@ class Ledger:
         self._is_draining = True
         self._reserver.close()
         await self._batchers[0]
+        await self._end_doubts()
         self._leases.give_back_unused(self._settler.discard)
         self._settler.close()
         await self._batchers[1]
@@ -162,6 +175,9 @@ class Ledger:
         self._spool.close()
         await self._reserve_database.close()
         await self._settle_database.close()
+
+    def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
+        return asyncio.create_task(keep_running(name, work, self._metrics, self._log))
 
     def _forget(self, request_id: RequestId) -> Hold:
         hold = self._open.pop(request_id, None)
@@ -183,6 +199,7 @@ class Ledger:
     async def _run_replays(self) -> None:
         while True:
             await asyncio.sleep(REPLAY_INTERVAL_S)
+            await self._reserver.resolve_doubts()
             if len(self._spool) and await self._settler.replay():
                 self._is_replayed = True
             await self._unrecorded.forget_settled(self._settler.is_idle)
@@ -246,6 +263,15 @@ class Ledger:
         for lease_id in leases:
             self._settler.discard(lease_id)
 
+    async def _end_doubts(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DOUBTS_WAIT_S):
+                while True:
+                    if await self._reserver.resolve_doubts():
+                        return
+                    await asyncio.sleep(DOUBTS_RETRY_S)
+        self._log.error("ledger_stopped_with_commits_in_doubt")
+
     async def _mark_stopped(self) -> None:
         if self._open:
             self._log.error("ledger_stopped_with_open_holds", holds=len(self._open))
@@ -255,7 +281,3 @@ class Ledger:
                 await mark_stopped(connection, self._instance_id)
         except DATABASE_ERRORS as error:
             self._log.warning("ledger_stop_not_recorded", error=reason(error))
-
-
-def _task(work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-    return asyncio.get_running_loop().create_task(work)

@@ -29,8 +29,9 @@ def patient(url: str, **changes: Any) -> DatabaseSettings:
 class Books:
     """The owner's view of a test database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, database_url: str = "") -> None:
         self.database = database
+        self.database_url = database_url
 
     async def run(self, statement: str, **parameters: Any) -> None:
         async with self.database.write() as session:
@@ -105,7 +106,7 @@ class Books:
 async def books(database_url: str) -> AsyncIterator[Books]:
     """A database with one tenant and the prices of `builders.PRICES`."""
     database = Database(database_url, name="test-books", pool_size=3, role=None)
-    books = Books(database)
+    books = Books(database, database_url)
     await books.add_tenant()
     for component, price in _components(PRICES).items():
         await books.run(

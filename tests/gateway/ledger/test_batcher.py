@@ -3,10 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import asyncpg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from gateway.db import Database, Prepared, WriteConnection, is_unavailable, rows_of
+from gateway.db import (
+    Database,
+    Prepared,
+    WriteConnection,
+    is_serialization_failure,
+    is_unavailable,
+    rows_of,
+)
 from gateway.ledger.batcher import BatchQueue, CommitUnknown, QueueFull, commit_at_once, commit_batch, serve
 from gateway.obs.logging import get_logger
 
@@ -168,3 +177,95 @@ async def test_a_bug_fails_its_batch_and_not_the_loop() -> None:
     await serve(queue, commit, lambda batch, bug: given_up.append((batch, type(bug))), get_logger("test"))
     assert committed == [0, 2]
     assert given_up == [([1], LookupError)]
+
+
+async def test_a_cancellation_that_nobody_asked_for_fails_its_batch_and_not_the_loop(
+    database: Database,
+) -> None:
+    """As a driver may let one out. Whether the batch was committed is not known."""
+    queue: BatchQueue[int] = BatchQueue(capacity=10, batch_max=1)
+    committed, given_up = [], []
+
+    async def commit(batch: list[int]) -> None:
+        if batch == [1]:
+            raise asyncio.CancelledError
+        committed.extend(batch)
+
+    for number in range(3):
+        queue.put_nowait(number)
+    queue.close()
+    await serve(queue, commit, lambda batch, bug: given_up.append((batch, type(bug))), get_logger("test"))
+    assert committed == [0, 2]
+    assert given_up == [([1], CommitUnknown)]
+
+    async def stray(*_: object) -> list[int]:
+        raise asyncio.CancelledError
+
+    with pytest.raises(CommitUnknown):
+        await commit_at_once(database, stray)
+    with pytest.raises(CommitUnknown):
+        await commit_batch(database, [1], stray)
+
+
+async def test_a_batcher_that_is_cancelled_ends(database: Database) -> None:
+    began = asyncio.Event()
+
+    async def wait(*_: object) -> list[int]:
+        began.set()
+        await asyncio.Event().wait()
+        return []
+
+    for work in (commit_batch(database, [1], wait), commit_at_once(database, wait)):
+        began.clear()
+        task = asyncio.create_task(work)
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_deadlocks_are_not_met_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a batch waits for all its tries; in the end the server's own word is raised."""
+    monkeypatch.setattr("gateway.ledger.batcher.RETRY_FOR_S", 0.05)
+    tries = 0
+
+    async def deadlock(connection: WriteConnection, _: Sequence[int]) -> list[int]:
+        nonlocal tries
+        tries += 1
+        await connection.execute(text(_RAISE.format("deadlock_detected")))
+        return []
+
+    with pytest.raises(DBAPIError) as last:
+        await commit_batch(database, [1], deadlock)
+    assert is_serialization_failure(last.value)
+    assert tries > 1
+
+
+_RAISE = "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}'; END $$"
+
+
+@pytest.mark.parametrize("state", ["lock_not_available", "query_canceled", "disk_full"])
+async def test_what_the_server_refused_has_not_taken_place_and_is_raised_as_it_is(
+    database: Database, state: str
+) -> None:
+    """In a statement of its own, and in the commit of a transaction, where only silence leaves anything unknown."""
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await commit_at_once(database, lambda lane: rows_of(lane, Prepared(_RAISE.format(state)), {}))
+    assert is_unavailable(refused.value)
+    async with database.transaction() as connection:
+        await connection.execute(
+            text(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+                f" $f$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $f$"
+            )
+        )
+        await connection.execute(
+            text(
+                "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON tally DEFERRABLE INITIALLY DEFERRED"
+                " FOR EACH ROW EXECUTE FUNCTION refuse()"
+            )
+        )
+    with pytest.raises(DBAPIError) as in_commit:
+        await commit_batch(database, [10], _divide)
+    assert is_unavailable(in_commit.value)
+    assert await _tally(database) == [0, 0]
