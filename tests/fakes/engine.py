@@ -46,10 +46,8 @@ class FakeEngine:
         self.reported_kv_usage = 0.0
         self.requests: list[Seen] = []
         self.journal: list[dict[str, Any]] = []
-        self.aborts = 0
+        self.aborts = self.running = self.running_max = 0
         self.status_reads = self.connections_made = 0
-        self.running = 0
-        self.running_max = 0
         self.epoch = "epoch-0"
         self._epochs = itertools.count(1)
         self._ids = itertools.count(1)
@@ -191,6 +189,7 @@ class FakeEngine:
             return await self._embed(seen, script)
         if script.late_refusal is not None:
             await self._pause(seen, script.first_token_delay_s)
+            await script.open()
             seen.state = "refused"
             return refuse(script.late_refusal)
         tokens = list(script.tokens) if script.tokens is not None else replies.last_words(seen.body)
@@ -206,6 +205,7 @@ class FakeEngine:
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
         await self._pause(seen, script.first_token_delay_s)
+        await script.open()
         await response.prepare(request)
         if script.raw is not None:
             for at in range(0, len(script.raw), script.raw_piece):
@@ -248,6 +248,7 @@ class FakeEngine:
         self, request: web.Request, seen: Seen, script: Script, plan: Plan
     ) -> web.StreamResponse:
         await self._pause(seen, script.first_token_delay_s)
+        await script.open()
         made = 0
         for index in range(len(plan.tokens)):
             if script.fail_after == index:
@@ -309,8 +310,8 @@ class FakeEngine:
     def _head(self, seen: Seen) -> dict[str, Any]:
         if seen.resumed is not None:
             return seen.resumed.head
-        prefix = "chatcmpl" if seen.chat else "cmpl"
-        return {"id": f"{prefix}-{next(self._ids)}", "created": 1_700_000_000, "model": self.model}
+        made = f"{'chatcmpl' if seen.chat else 'cmpl'}-{next(self._ids)}"
+        return {"id": made, "created": 1_700_000_000, "model": self.model}
 
     async def _models(self, request: web.Request) -> web.Response:
         return as_json(200, {"object": "list", "data": [replies.model(self.model)]})
@@ -369,8 +370,6 @@ class FakeEngine:
         return as_json(
             200, {"records": records, "cursor": str(cursor), "complete": cursor >= len(self.journal)}
         )
-
-    # -- inside -------------------------------------------------------------------------------------------
 
     def _end(self, seen: Seen) -> None:
         self.running -= 1

@@ -40,6 +40,7 @@ class Script:
     late_refusal: Refusal | None = None
     """An answer instead of tokens, after `first_token_delay_s`."""
     first_token_delay_s: float = 0.0
+    gate: asyncio.Event | None = None  # what the first token waits for besides
     token_delay_s: float = 0.0
     cut_before_answer: bool = False  # the connection ends without one byte
     die_after: int | None = None  # the connection is cut
@@ -50,6 +51,10 @@ class Script:
     cached_tokens: int = 0
     raw: bytes | None = None  # sent as the event stream, byte for byte, in pieces of `raw_piece`
     raw_piece: int = 7
+
+    async def open(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
 
 
 @dataclass(eq=False)

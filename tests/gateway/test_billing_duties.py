@@ -277,7 +277,8 @@ async def test_over_budget_is_429_on_every_route(gateway: Gateway, engine: FakeE
 async def test_sigterm_under_load_settles_every_reply(gateway: Gateway, engine: FakeEngine) -> None:
     """Duty C18: SIGTERM under load: every reply that was delivered is settled, none twice, and nothing is held."""
     tenant = await gateway.serve(engine)
-    engine.default = Script(token_delay_s=0.03)
+    gate = asyncio.Event()
+    engine.default = Script(token_delay_s=0.03, gate=gate)
     asking = [
         asyncio.create_task(post(gateway, tenant, path, body(path, stream)))
         for path in GENERATING
@@ -285,6 +286,7 @@ async def test_sigterm_under_load_settles_every_reply(gateway: Gateway, engine: 
         for _ in range(5)
     ]
     await engine.wait_for(lambda: engine.running == len(asking))
+    asyncio.get_running_loop().call_later(0.2, gate.set)
     await gateway.stop()
     delivered = [
         answer.headers["x-request-id"]

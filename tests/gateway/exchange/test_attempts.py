@@ -186,23 +186,24 @@ async def test_leaving_draining_replicas_takes_no_retry_budget(
 ) -> None:
     tenant = await gateway.serve(engine, second)
     second.default = Script(token_delay_s=0.01)
-    engine.default = Script(first_token_delay_s=0.05, refuse=DRAINING)
-    answers = await asyncio.gather(*(ask(gateway, tenant, BODY) for _ in range(40)))
+    gate = asyncio.Event()
+    engine.default = Script(gate=gate, late_refusal=DRAINING)
+    asking = [asyncio.create_task(ask(gateway, tenant, BODY)) for _ in range(40)]
+    await engine.wait_for(lambda: len(engine.requests) > 1)
+    gate.set()
+    answers = await asyncio.gather(*asking)
     assert {status for status, _ in answers} == {200}
     assert len(engine.requests) > 1
     assert gateway.retries_taken(tenant) == 0
 
 
 class TestHanging:
-    @pytest.fixture
-    def gateway_changes(self) -> dict[str, Any]:
-        return {"upstream": {"first_token_timeout_s": 1.0}}
-
     async def test_the_attempt_before_is_stopped_and_nobody_pays_for_it(
         self, gateway: Gateway, engine: FakeEngine, second: FakeEngine
     ) -> None:
         """Duty G38: a retry comes before data only, after the abort of the attempt before it, which is unbilled."""
         tenant = await gateway.serve(engine, second)
+        await _wait_for_first_tokens(gateway, 1.5)
         for fake in (engine, second):
             fake.script(Script(hang_after=0))
         answered = await ask(gateway, tenant, STREAM)
@@ -212,9 +213,15 @@ class TestHanging:
         await engine.wait_for(lambda: engine.running == 0)
         await second.wait_for(lambda: second.running == 0)
         assert (engine.aborts, second.aborts) == (1, 1)
+        await _wait_for_first_tokens(gateway, 60)
         status, _ = await ask(gateway, tenant, STREAM)
         assert status == 200
         events = await gateway.events(2)
         assert [event["amount_nanousd"] for event in events] == [0, 5500]
         rows = [row for row in await gateway.attempts() if row["request_id"] == first.request_id]
         assert [(row["attempt"], row["unbilled_reason"]) for row in rows] == [(0, "retry"), (1, "our_error")]
+
+
+async def _wait_for_first_tokens(gateway: Gateway, seconds: float) -> None:
+    await gateway.sql("UPDATE pool SET first_token_timeout_s = $1", seconds)
+    await gateway.refresh()

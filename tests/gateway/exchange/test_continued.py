@@ -180,7 +180,7 @@ async def test_an_answer_of_many_choices_is_not_continued(
 class TestHanging:
     @pytest.fixture
     def gateway_changes(self) -> dict[str, Any]:
-        return {"upstream": {"between_tokens_timeout_s": 1.0}}
+        return {"upstream": {"between_tokens_timeout_s": 2.0}}
 
     async def test_a_replica_that_hangs_is_left_and_what_it_makes_later_is_nobodys(
         self, gateway: Gateway, engine: FakeEngine, others: list[FakeEngine]

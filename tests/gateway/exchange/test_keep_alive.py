@@ -16,11 +16,15 @@ from tests.gateway.asking import BODY, STREAM, ask
 from tests.harness import Gateway, Tenant
 
 
-async def quick(gateway: Gateway, engine: FakeEngine) -> Tenant:
+async def quick(
+    gateway: Gateway, engine: FakeEngine, *, keep_alive_s: float = 0.05, first_token_s: float = 60
+) -> Tenant:
     """A pool that gives signs of life after 50 ms, whatever the settings say."""
     tenant = await gateway.serve(engine)
     await gateway.sql(
-        "UPDATE pool SET keep_alive_s = 0.05, first_token_timeout_s = 1.5, connect_timeout_s = 0.7"
+        "UPDATE pool SET keep_alive_s = $1, first_token_timeout_s = $2, connect_timeout_s = 60",
+        keep_alive_s,
+        first_token_s,
     )
     await gateway.refresh()
     return tenant
@@ -29,9 +33,13 @@ async def quick(gateway: Gateway, engine: FakeEngine) -> Tenant:
 async def test_comments_until_the_first_token(gateway: Gateway, engine: FakeEngine) -> None:
     """Duty engine-18: comments, until there is a token."""
     tenant = await quick(gateway, engine)
-    engine.script(Script(first_token_delay_s=0.4), Script(first_token_delay_s=0.4))
-    status, raw = await ask(gateway, tenant, STREAM)
-    assert status == 200
+    gate = asyncio.Event()
+    engine.script(Script(first_token_delay_s=0.4, gate=gate), Script(first_token_delay_s=0.4))
+    answer = await gateway.request("POST", "/v1/chat/completions", STREAM, tenant.key)
+    assert answer.status == 200
+    raw = await answer.content.readexactly(2 * len(COMMENT))
+    gate.set()
+    raw += await answer.content.read()
     comments, data = raw.count(COMMENT), raw.lstrip(COMMENT)
     assert comments >= 2
     assert raw == COMMENT * comments + data
@@ -51,10 +59,10 @@ async def test_comments_until_the_first_token(gateway: Gateway, engine: FakeEngi
 
 
 async def test_a_quick_stream_and_a_whole_answer_have_none(gateway: Gateway, engine: FakeEngine) -> None:
-    tenant = await quick(gateway, engine)
-    engine.script(Script(token_delay_s=0.1), Script(token_delay_s=0.1))
-    for body in (STREAM, BODY):
-        _, raw = await ask(gateway, tenant, body)
+    tenant = await quick(gateway, engine, keep_alive_s=2.0)
+    engine.default = Script(tokens=("one", "two"), token_delay_s=2.2)
+    for _, raw in await asyncio.gather(*(ask(gateway, tenant, body) for body in (STREAM, BODY))):
+        assert b"two" in raw
         assert COMMENT not in raw
 
 
@@ -63,7 +71,7 @@ async def test_after_a_sign_of_life_an_error_is_an_event(
     gateway: Gateway, engine: FakeEngine, refusal: object, code: str | None
 ) -> None:
     tenant = await quick(gateway, engine)
-    engine.default = Script(first_token_delay_s=0.3, late_refusal=refusal)  # type: ignore[arg-type]
+    engine.default = Script(first_token_delay_s=0.6, late_refusal=refusal)  # type: ignore[arg-type]
     status, raw = await ask(gateway, tenant, STREAM)
     assert (status, b"[DONE]" in raw) == (200, False)
     error = json.loads(raw.strip().split(b"\n\n")[-1].removeprefix(b"data: "))["error"]
@@ -87,7 +95,7 @@ async def test_a_first_token_that_never_comes_is_a_timeout_event(
     gateway: Gateway, engine: FakeEngine
 ) -> None:
     """Duty G37: the pool's own first-token time holds, whatever the settings say, and after signs of life too."""
-    tenant = await quick(gateway, engine)
+    tenant = await quick(gateway, engine, first_token_s=2.0)
     engine.script(Script(hang_after=0))
     status, raw = await ask(gateway, tenant, STREAM)
     assert (status, b'"code":"timeout"' in raw, b"[DONE]" in raw) == (200, True, False)

@@ -48,14 +48,16 @@ async def test_while_it_is_in_flight_the_client_is_told_to_wait_and_then_served(
 ) -> None:
     """The SDK retries a 409 by itself, by our retry-after."""
     tenant = await opted_in(gateway, engine)
-    engine.default = Script(first_token_delay_s=1.0)
+    gate = asyncio.Event()
+    engine.default = Script(gate=gate)
     ask: Any = {"model": SERVED, "messages": MESSAGES, "extra_headers": {"Idempotency-Key": "order-7"}}
-    impatient, patient = gateway.client(tenant), gateway.client(tenant, max_retries=5)
+    impatient, patient = gateway.client(tenant), gateway.client(tenant, max_retries=30)
     first = asyncio.create_task(impatient.chat.completions.create(**ask))
     await engine.wait_for(lambda: engine.count("running") == 1)
     with pytest.raises(openai.ConflictError) as raised:
         await impatient.chat.completions.create(**ask)
     assert raised.value.response.headers["retry-after"] == "1"
+    asyncio.get_running_loop().call_later(0.5, gate.set)
     second = await patient.chat.completions.create(**ask)
     assert (await first).id == second.id
     assert len(engine.requests) == 1

@@ -190,7 +190,8 @@ async def test_canary_100_streams_never_cross(gateway: Gateway, engine: FakeEngi
     await gateway.route(pool_id)
     tenants = [await gateway.tenant(f"t{number}") for number in range(5)]
     await gateway.refresh()
-    engine.default = Script(token_delay_s=0.002)
+    gate = asyncio.Event()
+    engine.default = Script(token_delay_s=0.002, gate=gate)
     clients = [gateway.client(tenant) for tenant in tenants]
 
     async def run(number: int) -> None:
@@ -202,11 +203,13 @@ async def test_canary_100_streams_never_cross(gateway: Gateway, engine: FakeEngi
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
         assert text.split() == words
 
-    await asyncio.gather(*(run(number) for number in range(100)))
+    running = [asyncio.create_task(run(number)) for number in range(100)]
+    await engine.wait_for(lambda: engine.running > 10)
+    gate.set()
+    await asyncio.gather(*running)
     events = await gateway.events(100)
     expected = sorted((tenants[number % 5].id, 5 + number % 7) for number in range(100))
     assert sorted((event["tenant_id"], event["completion_tokens"]) for event in events) == expected
-    assert engine.running_max > 10
 
 
 async def test_an_external_engine_gets_plain_openai_and_no_key(gateway: Gateway, engine: FakeEngine) -> None:

@@ -52,7 +52,7 @@ async def _sent(port: int, *pieces: bytes) -> bytes:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionError:  # ended while it was being written to: what it said first is lost with it
         return b""
     finally:
@@ -135,6 +135,6 @@ async def test_drips_after_an_answer_do_not_hold_the_connection(
         writer.write(HEAD + b"content-length: 0" + END)
         assert b"200 OK" in await reader.readuntil(END)
     writer.write(b"\r\n" + HEAD)
-    rest = await asyncio.wait_for(reader.read(), 20)
+    rest = await asyncio.wait_for(reader.read(), 60)
     assert b"HTTP/1.1" not in rest
     writer.close()
