@@ -30,7 +30,7 @@ def channel(port: int, **changes: Any) -> MailChannel:
         "port": port,
         "tls": "none",
         "from_address": "Tollway <alerts@tollway.test>",
-        "timeout_s": 5,
+        "timeout_s": 60,
     }
     return MailChannel(MailSettings(**(settings | changes)))
 

@@ -15,7 +15,7 @@ from gateway.db import Database
 from tests.gateway.batches.conftest import TENANT
 from tests.gateway.batches.working import Works
 
-TERMS = Terms(batches_at_once=2, lines_at_once=2, slice_lines=4, idle_s=0.05, stop_s=5.0)
+TERMS = Terms(batches_at_once=2, lines_at_once=2, slice_lines=4, idle_s=0.05, lease_s=120.0, stop_s=60.0)
 
 
 @pytest.fixture
@@ -88,11 +88,15 @@ async def test_it_never_takes_over_from_itself(works: Works, database: Database)
 
 async def test_stopped_it_lets_lines_end_and_gives_the_batch_back(works: Works, database: Database) -> None:
     batch = await works.begin(*"abcdef")
-    works.asked.delay_s = 0.2
-    async with running(works):
+    works.asked.gate.clear()
+    async with running(works) as runner:
         async with asyncio.timeout(60):
             while works.asked.at_once < 2:  # noqa: ASYNC110  (asked by somebody else)
                 await asyncio.sleep(0.01)
+        stopping = asyncio.create_task(runner.stop())
+        await asyncio.sleep(0)
+        works.asked.gate.set()
+        await stopping
     row = await works.service.get(TENANT, batch.id)
     assert (row.completed, row.state) == (2, "in_progress")
     assert works.asked.at_once == 0

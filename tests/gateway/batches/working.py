@@ -36,6 +36,8 @@ class Asked:
         self.seen: list[tuple[RequestId, Caller, GenerationRequest]] = []
         self.at_once = self.most_at_once = 0
         self.delay_s = 0.0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     def fail(self, error: GatewayError, *, settled: bool = False, times: int = 1) -> None:
         self.errors += [(error, settled)] * times
@@ -48,6 +50,7 @@ class Asked:
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             await asyncio.sleep(self.delay_s)
+            await self.gate.wait()
             if self.errors:
                 error, error.is_settled = self.errors.pop(0)
                 raise error

@@ -70,7 +70,7 @@ async def hooks(books: Books, database_url: str) -> AsyncIterator[Hooks]:
     database = Database(database_url, name="test-hooks", pool_size=6)
     clock = SystemClock()
     ids, guard = IdSource(clock), Guard((ip_network("127.0.0.1/32"),))
-    sender = Sender(guard, clock, timeout_s=60.0)
+    sender = Sender(guard, clock, timeout_s=60.0, answer_timeout_s=60.0)
     await sender.start()
     parts = WebhookParts(
         database=database,
