@@ -130,7 +130,7 @@ async def test_a_checked_connection_survives_the_end_of_its_server(database_url:
     async with database.read() as session:
         first = await session.scalar(text("SELECT pg_backend_pid()"))
     async with other.transaction() as connection:
-        await connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
+        await connection.execute(text("SELECT pg_terminate_backend(:pid, 60000)"), {"pid": first})
     async with database.read() as session:
         assert await session.scalar(text("SELECT pg_backend_pid()")) != first
     await database.close()
@@ -157,11 +157,15 @@ async def test_a_statement_commits_by_itself_and_a_closed_connection_is_replaced
         await connection.execute(text("INSERT INTO outbox (topic, payload) VALUES ('t', '{}')"))
         assert (await connection.execute(text("SHOW enable_seqscan"))).scalar_one() == "off"
         pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+        driver = (await connection.get_raw_connection()).driver_connection
     other = Database(database_url, name="test-other", pool_size=1, role=None)
     async with other.transaction() as connection:
         assert (await connection.execute(text("SELECT count(*) FROM outbox"))).scalar_one() == 1
-        await connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
-    await asyncio.sleep(0.1)
+        await connection.execute(text("SELECT pg_terminate_backend(:pid, 60000)"), {"pid": pid})
+    assert driver is not None
+    async with asyncio.timeout(60):
+        while not driver.is_closed():  # noqa: ASYNC110  # its server's end has yet to be heard of
+            await asyncio.sleep(0.01)
     async with database.statement() as connection:
         assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
     await database.close()

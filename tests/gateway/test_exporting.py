@@ -125,7 +125,7 @@ def test_killed_it_leaves_nothing_to_see_and_goes_on(database_url: str, tmp_path
         day = DAY.date().isoformat()
         arguments = ["export", "--format", "csv", "--from", day, "--destination", str(destination)]
         command = [sys.executable, "-c", _COMMAND, fatal, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
     assert run("part-00003", tmp_path / "killed").returncode == -signal.SIGKILL
     assert [path.name for path in (tmp_path / "killed").iterdir()] == [".staging"]

@@ -211,6 +211,6 @@ def _run(server_directory: Path, url: str, program: str, *arguments: str) -> Non
     }
     binary = EmbeddedPostgres(server_directory).binaries.directory / program
     done = subprocess.run(
-        [str(binary), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120
+        [str(binary), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def ask(url: str, prompt: list[int]) -> Said:
         json.dumps({**body, "return_tokens": True}).encode(),
         {"content-type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=120) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         found = json.load(answer)
     told: dict[int, dict[int, float]] = {}
     for number, (token, step) in enumerate(

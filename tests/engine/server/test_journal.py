@@ -185,7 +185,7 @@ async def test_one_fsync_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     writer = Journal(tmp_path, 0, lambda: 1)
     synced: list[int] = []
     release = threading.Event()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), release.wait(10)))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), release.wait(600)))
     for number in range(50):
         writer.write(record(str(number)))
         await asyncio.sleep(0.002)

@@ -87,7 +87,7 @@ async def test_killed_anywhere_it_ends_with_the_same_bytes(
         assert len(whole) > 4
         root = str(tmp_path / "killed")
         arguments = [sys.executable, "-c", _KILLED, database_url, root, format, "part-00003", moment]
-        killed = await asyncio.to_thread(subprocess.run, arguments, timeout=120)
+        killed = await asyncio.to_thread(subprocess.run, arguments, timeout=600)
         assert killed.returncode == -signal.SIGKILL
         again, taken_up = await _built(database, tmp_path / "killed", format)
         assert taken_up
@@ -104,14 +104,14 @@ async def test_cancelled_it_waits_for_its_thread(
 
     def slow(self: Staging, name: str, rows: int) -> PartFile:
         began.set()
-        may_end.wait(20)
+        may_end.wait(60)
         part = finish(self, name, rows)
         ended.set()
         return part
 
     monkeypatch.setattr(Staging, "finish", slow)
     building = asyncio.create_task(_built(database, tmp_path, "csv"))
-    await asyncio.to_thread(began.wait, 20)
+    await asyncio.to_thread(began.wait, 60)
     building.cancel()
     await asyncio.sleep(0.05)
     assert not building.done()

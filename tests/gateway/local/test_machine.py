@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,18 +49,22 @@ def test_secrets_are_made_once_and_for_the_owner_only(tmp_path: Path) -> None:
 
 
 async def test_cancelled_work_is_waited_for() -> None:
-    done: list[bool] = []
+    began, may_end, done = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
-        time.sleep(0.3)
-        done.append(True)
+        began.set()
+        may_end.wait(60)
+        done.set()
 
     task = asyncio.create_task(in_thread(work))
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(began.wait, 60)
     task.cancel()
+    await asyncio.sleep(0.05)
+    assert not task.done()
+    may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert done == [True]
+    assert done.is_set()
 
 
 async def test_watching_ends_when_told(tmp_path: Path) -> None:
@@ -94,7 +98,7 @@ async def test_servers_that_die_are_started_again_where_they_were(open_directory
         os.kill(before, signal.SIGKILL)
         postmaster = machine.postgres.home / "data" / "postmaster.pid"
         os.kill(int(postmaster.read_text().splitlines()[0]), signal.SIGQUIT)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not await _answer(machine):  # noqa: ASYNC110  (the condition is in the servers)
                 await asyncio.sleep(0.1)
         async with Redis.from_url(machine.cache_url) as cache:

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from gateway.local.parts import HOME_MARK, PART_MARK, Part, PartFailed, end_orphans
-from gateway.pool.process import ProcessMark, free_port, marked_processes
+from gateway.pool.process import ProcessMark, marked_processes
+from tests.ports import kept_port
 
 LOOP = "echo started; while :; do sleep 0.1; done"
 
 
 async def _until(reached: Callable[[], bool]) -> None:
-    for _ in range(200):
+    for _ in range(2400):
         if reached():
             return
         await asyncio.sleep(0.05)
@@ -78,7 +79,10 @@ async def test_what_does_not_listen_is_killed_with_its_children(tmp_path: Path) 
     assert _leaders(tmp_path) == []
 
 
-async def test_a_part_stopped_while_it_waits_to_start_again_stays_down(tmp_path: Path) -> None:
+async def test_a_part_stopped_while_it_waits_to_start_again_stays_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.local.parts.RESTART_DELAY_S", 600.0)
     part = Part("part", ("sh", "-c", "echo started; exit 1"), os.environ, tmp_path)
     await part.start()
     await _until(lambda: _starts(part) == 1)
@@ -99,9 +103,9 @@ async def test_orphans_of_this_home_are_ended_and_no_others(tmp_path: Path) -> N
 
 async def test_a_port_is_a_parts_only_if_its_own_process_holds_it(tmp_path: Path) -> None:
     """Another installation may have taken the port meanwhile, and answer there as well as ours would."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken, free = other.getsockname()[1], free_port()
-        listen = f"import socket, time; kept = socket.create_server(('127.0.0.1', {free})); time.sleep(60)"
+    with socket.create_server(("127.0.0.1", 0)) as other, kept_port() as free:
+        taken = other.getsockname()[1]
+        listen = f"import socket, time; kept = socket.create_server(('127.0.0.1', {free})); time.sleep(600)"
         part = Part("part", (sys.executable, "-c", listen), os.environ, tmp_path)
         assert not part.listens_on(free)
         await part.start()

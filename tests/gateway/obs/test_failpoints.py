@@ -21,7 +21,7 @@ def reach_in_a_process(environ: dict[str, str]) -> subprocess.CompletedProcess[s
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
 
 

@@ -9,8 +9,9 @@ import pytest
 from gateway.ids import ReplicaId
 from gateway.pool.launcher import Assignment, LaunchError, Running
 from gateway.pool.local import REPLICA_MARK, LocalLauncher
-from gateway.pool.process import ProcessMark, free_port
+from gateway.pool.process import ProcessMark
 from tests.gateway.pool.conftest import stub_spec, until
+from tests.ports import kept_port
 
 REPLICA = ReplicaId("rep_1")
 
@@ -28,7 +29,7 @@ async def _start(launcher: LocalLauncher, replica: ReplicaId = REPLICA, **flags:
 
 
 async def _until_dead(launcher: LocalLauncher, running: Running) -> int | None:
-    for _ in range(200):
+    for _ in range(2400):
         seen = await launcher.observe(running)
         if not seen.alive:
             return seen.exit_code
@@ -47,9 +48,10 @@ def test_devices_and_ports_are_never_given_twice(launcher: LocalLauncher) -> Non
 
 
 def test_a_former_port_is_kept_while_it_is_free(launcher: LocalLauncher) -> None:
-    former = f"http://127.0.0.1:{free_port()}"
-    assert launcher.assign(stub_spec(), [], former).url == former
-    assert launcher.assign(stub_spec(), [Assignment(former, ())], former).url != former
+    with kept_port() as port:
+        former = f"http://127.0.0.1:{port}"
+        assert launcher.assign(stub_spec(), [], former).url == former
+        assert launcher.assign(stub_spec(), [Assignment(former, ())], former).url != former
 
 
 async def test_a_replica_is_a_session_of_its_own_and_learns_no_secrets_of_the_gateway(

@@ -1,18 +1,22 @@
 """Probing: what counts as an answer, with a real server and without one."""
 
 import asyncio
+from pathlib import Path
 
 from aiohttp import web
 
 from gateway.ids import ReplicaId
 from gateway.pool.local import LocalLauncher
 from gateway.pool.probe import EngineStatus, Probe
-from gateway.pool.process import free_port
 from tests.gateway.pool.conftest import KEY, stub_spec, until
+from tests.ports import kept_port
 
 
-async def test_states_of_our_engine_and_of_a_strangers(launcher: LocalLauncher, probe: Probe) -> None:
-    spec = stub_spec(flags={"load-s": 1.5, "drain-s": 0.5})
+async def test_states_of_our_engine_and_of_a_strangers(
+    launcher: LocalLauncher, probe: Probe, tmp_path: Path
+) -> None:
+    loaded = tmp_path / "loaded"
+    spec = stub_spec(flags={"load-until": str(loaded), "drain-s": 600})
     where = launcher.assign(spec, [], None)
     running = await launcher.launch(ReplicaId("rep"), spec, where)
     seen: list[EngineStatus] = []
@@ -22,6 +26,7 @@ async def test_states_of_our_engine_and_of_a_strangers(launcher: LocalLauncher, 
             status = await probe.status(where.url, "tollway")
             if status is not None and status not in seen:
                 seen.append(status)
+                loaded.touch()
             await asyncio.sleep(0.05)
         assert [status.state for status in seen] == ["starting", "ready"]
         assert {status.epoch for status in seen} == {f"epoch-{running.mark.pid}"}
@@ -35,10 +40,11 @@ async def test_states_of_our_engine_and_of_a_strangers(launcher: LocalLauncher, 
 
 
 async def test_nobody_there(probe: Probe) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    assert await probe.status(url, "tollway") is None
-    assert await probe.status(url, "external") is None
-    assert not await probe.drain(url)
+    with kept_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        assert await probe.status(url, "tollway") is None
+        assert await probe.status(url, "external") is None
+        assert not await probe.drain(url)
 
 
 async def test_a_wrong_key_is_no_answer(launcher: LocalLauncher, probe: Probe) -> None:

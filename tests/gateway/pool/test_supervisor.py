@@ -43,7 +43,7 @@ class Bench:
         launchers = {"tollway": self.launcher, "vllm": self.launcher, "external": StaticLauncher()}
         return Supervisor(
             self.database, launchers, self.probe, PoolAccess(no_ring, os.urandom), node=NODE,
-            limits=Limits(30, 30, 1), clock=SystemClock(),
+            limits=Limits(300, 300, 1), clock=SystemClock(),
             metrics=self.metrics, journal_dir=lambda replica: str(self.launcher.directory(replica)),
         )  # fmt: skip
 
@@ -58,7 +58,7 @@ class Bench:
 
     async def until(self, reached: Callable[[list[ReplicaView]], bool]) -> list[ReplicaView]:
         """Step until the rows are as wanted."""
-        for _ in range(300):
+        for _ in range(2400):
             await self.supervisor.step()
             replicas = await self.replicas()
             if reached(replicas):

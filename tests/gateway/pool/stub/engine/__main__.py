@@ -1,7 +1,8 @@
 """A stand-in for an engine process: `python -m engine serve …` with this directory on PYTHONPATH.
 
-It answers status, drain and model list like the real one, loads for `--load-s` seconds, and ends at once
-with `--crash CODE`. Its epoch is its pid. `--helper` starts a child, as the real one starts its core.
+It answers status, drain and model list like the real one, loads for `--load-s` seconds or until the file
+`--load-until` is there, and ends at once with `--crash CODE`. Its epoch is its pid. `--helper` starts a child, as
+the real one starts its core.
 """
 
 import json
@@ -17,6 +18,7 @@ def flag(name: str, default: str = "") -> str:
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
+LOAD_UNTIL = flag("--load-until")
 READY_AT = time.monotonic() + float(flag("--load-s", "0"))
 DRAINING = threading.Event()
 
@@ -26,7 +28,8 @@ class Handler(BaseHTTPRequestHandler):
         internal = self.path.startswith("/internal/")
         if not self.allowed("INTERNAL" if internal else "API"):
             return
-        state = "draining" if DRAINING.is_set() else "ready" if time.monotonic() > READY_AT else "starting"
+        loaded = time.monotonic() > READY_AT and (not LOAD_UNTIL or os.path.exists(LOAD_UNTIL))
+        state = "draining" if DRAINING.is_set() else "ready" if loaded else "starting"
         self.answer(200, {"state": state, "epoch": f"epoch-{os.getpid()}"})
 
     def do_POST(self) -> None:
