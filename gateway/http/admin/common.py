@@ -16,8 +16,8 @@ from gateway.alerts.mail import MailChannel
 from gateway.alerts.webhooks.service import EndpointService
 from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
-from gateway.db import DATABASE_ERRORS, Database, WriteSession, is_serialization_failure
-from gateway.errors import ServiceUnavailable
+from gateway.db import DATABASE_ERRORS, Database, ReadSession, WriteSession, is_serialization_failure
+from gateway.errors import InvalidValue, ServiceUnavailable
 from gateway.exports.store import BlobStore
 from gateway.http.admin.access import Caller
 from gateway.http.auth import Authenticator
@@ -28,6 +28,7 @@ from gateway.sessions.invitations import Invitations
 from gateway.sessions.oidc import OidcService
 from gateway.tenancy import TenancyService
 from gateway.tenancy.people.service import PeopleService
+from gateway.tenancy.projects.repository import ProjectRepository
 from gateway.tenancy.projects.service import ProjectService
 from gateway.wire.load import EngineLoad
 
@@ -49,6 +50,7 @@ __all__ = [
     "page_of",
     "plain_arrays",
     "record",
+    "require_project",
     "unix",
     "visible",
 ]
@@ -188,6 +190,14 @@ async def record(
     assert request.method == "GET" or {"before", "after"} & set(details), "a change says what was, or what is"
     tenant = TenantId(tenant_id) if tenant_id is not None else None
     await parts.audit.append(session, actor_of(request), AuditEntry(action, *resource, tenant, details))
+
+
+async def require_project(session: WriteSession, projects: ProjectRepository, project_id: str | None) -> None:
+    """For a body's `project_id`, which may be left out where something is about all of them."""
+    if project_id is None:
+        return
+    if await projects.project(ReadSession(session), TenantId(project_id)) is None:
+        raise InvalidValue("No such project.", "project_id")
 
 
 def unix(at: datetime | None) -> int | None:

@@ -25,9 +25,9 @@ from gateway.http.admin.common import (
     bound_to,
     page_of,
     record,
+    require_project,
     unix,
 )
-from gateway.ids import TenantId
 from gateway.tenancy.projects.repository import ProjectRepository
 
 __all__ = ["EpisodeRoutes"]
@@ -110,7 +110,7 @@ class EpisodeRoutes:
             created_at=now,
         )
         async with self._p.database.write() as session:
-            await self._require_project(session, body.project_id)
+            await require_project(session, self._projects, body.project_id)
             await self._silences.insert(session, made)
             await self._record(session, request, made, "created", {"after": _silence(made)})
         return _silence(made)
@@ -141,12 +141,6 @@ class EpisodeRoutes:
         if found is None:
             raise NotFound("No such silence.")
         return found
-
-    async def _require_project(self, session: WriteSession, project_id: str | None) -> None:
-        if project_id is None:
-            return
-        if await self._projects.project(ReadSession(session), TenantId(project_id)) is None:
-            raise InvalidValue("No such project.", "project_id")
 
     async def _record(
         self, session: WriteSession, request: Request, silence: Silence, verb: str, details: Json

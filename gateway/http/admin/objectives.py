@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from gateway.db import ReadSession, WriteSession
+from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import (
     AdminParts,
@@ -22,9 +22,9 @@ from gateway.http.admin.common import (
     bound_to,
     page_of,
     record,
+    require_project,
     unix,
 )
-from gateway.ids import TenantId
 from gateway.slo.histogram import is_bound
 from gateway.slo.repository.objectives import ObjectiveRepository
 from gateway.slo.types import MILLION, WINDOW_DAYS, Objective, RequestClass, Sli
@@ -80,7 +80,7 @@ class ObjectiveRoutes:
             is_recounted=False,
         )
         async with self._p.database.write() as session:
-            await self._require_project(session, body.project_id)
+            await require_project(session, self._projects, body.project_id)
             if not await self._objectives.insert(session, made):
                 raise Conflict("There is an objective about exactly these requests.")
             await self._record(session, request, made, "created", {"after": _facts(made)})
@@ -120,12 +120,6 @@ class ObjectiveRoutes:
             await self._objectives.delete(session, objective_id)
             await self._record(session, request, before, "deleted", {"before": _facts(before)})
         return {"object": "organization.objective.deleted", "id": objective_id, "deleted": True}
-
-    async def _require_project(self, session: WriteSession, project_id: str | None) -> None:
-        if project_id is None:
-            return
-        if await self._projects.project(ReadSession(session), TenantId(project_id)) is None:
-            raise InvalidValue("No such project.", "project_id")
 
     async def _record(
         self, session: WriteSession, request: Request, objective: Objective, verb: str, details: Json
