@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-__all__ = ["DIRECTORY_VARIABLE", "MODE_VARIABLE", "FailpointReached", "Point", "failpoint"]
+__all__ = ["DIRECTORY_VARIABLE", "HOMES", "MODE_VARIABLE", "FailpointReached", "Home", "Point", "failpoint"]
 
 Point = Literal[
     "reserve.committed",
@@ -31,6 +31,28 @@ Point = Literal[
     "batch.stored",
     "batch.files_written",
 ]
+
+Home = Literal["gateway", "replay", "worker", "batches", "episodes"]
+"""Whose process passes a place, and when. A gateway: with requests of any kind, or when it applies its spool after an
+outage of the database. The worker: with requests of any kind. Either, and never by such load alone: where batches are
+worked on, and where an episode of an alert begins or ends."""
+
+HOMES: Final[Mapping[Point, Home]] = {
+    "reserve.committed": "gateway",
+    "stream.sent": "gateway",
+    "answer.last_byte": "gateway",
+    "settle.before_commit": "gateway",
+    "settle.committed": "gateway",
+    "spool.replaying": "replay",
+    "spool.applied": "replay",
+    "reconcile.before_settle": "worker",
+    "rollup.before_commit": "worker",
+    "slo.refusals_counted": "worker",
+    "delivery.sent": "worker",
+    "episode.before_commit": "episodes",
+    "batch.stored": "batches",
+    "batch.files_written": "batches",
+}
 
 DIRECTORY_VARIABLE = "TOLLWAY_TEST_FAILPOINTS"
 MODE_VARIABLE = "TOLLWAY_TEST_MODE"

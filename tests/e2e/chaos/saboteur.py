@@ -13,18 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from engine.server.failpoints import Point as EnginePoint
-from gateway.obs.failpoints import Point as GatewayPoint
+from gateway.obs.failpoints import HOMES
 from tests.e2e.chaos.cluster import Cluster, Process, until_ok
 
 ENGINE_POINTS: tuple[str, ...] = get_args(EnginePoint)
-WORKER_POINTS = ("reconcile.before_settle", "rollup.before_commit", "slo.refusals_counted", "delivery.sent")
-SPOOL_POINTS = ("spool.replaying", "spool.applied")
-# Where batches are worked on: tests/gateway/batches/test_batch_death.py.
-BATCH_POINTS = ("batch.stored", "batch.files_written")
-# Where an episode begins or ends, which load alone does not bring about: tests/gateway/alerts/test_watch.py.
-EPISODE_POINTS = ("episode.before_commit",)
-_ELSEWHERE = (*WORKER_POINTS, *SPOOL_POINTS, *BATCH_POINTS, *EPISODE_POINTS)
-GATEWAY_POINTS = tuple(point for point in get_args(GatewayPoint) if point not in _ELSEWHERE)
+# Those of `batches` and `episodes` are killed in tests/gateway/batches/test_batch_death.py and
+# tests/gateway/alerts/test_watch.py.
+GATEWAY_POINTS, SPOOL_POINTS, WORKER_POINTS = (
+    tuple(point for point, home in HOMES.items() if home == wanted)
+    for wanted in ("gateway", "replay", "worker")
+)
 POINTS = (*GATEWAY_POINTS, *SPOOL_POINTS, *WORKER_POINTS, *ENGINE_POINTS)
 
 HIT_S = 60.0

@@ -1,16 +1,25 @@
 """Failpoints of the gateway: off unless a test arms them, obeyed once, and killing means SIGKILL."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from gateway.obs import failpoints
-from gateway.obs.failpoints import DIRECTORY_VARIABLE, MODE_VARIABLE, FailpointReached, failpoint
+from gateway.obs.failpoints import (
+    DIRECTORY_VARIABLE,
+    HOMES,
+    MODE_VARIABLE,
+    FailpointReached,
+    Point,
+    failpoint,
+)
 
 REACH = "from gateway.obs.failpoints import failpoint; failpoint('settle.committed'); print('passed')"
 
@@ -62,3 +71,14 @@ def test_raise_and_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_off_in_this_very_process() -> None:
     assert failpoints._ARMED is None
+
+
+def test_every_place_says_whose_it_is_and_is_passed_somewhere() -> None:
+    """The kills of tests/e2e/chaos are chosen by it."""
+    code = Path(failpoints.__file__).parents[1]
+    passed = {
+        name
+        for path in code.rglob("*.py")
+        for name in re.findall(r'\bfailpoint\("([^"]+)"\)', path.read_text())
+    }
+    assert passed == set(HOMES) == set(get_args(Point))
