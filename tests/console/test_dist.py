@@ -1,4 +1,8 @@
-"""The committed build: made from the committed sources, small enough, split by page. Needs no node."""
+"""The committed build: made from the committed sources, small enough, split by page.
+
+Where there are node and a registry of its packages it is built anew, and has to come out the same, byte for byte. A machine
+with Python alone has the digest of the sources, which says as much of everything but the build itself.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,6 +36,9 @@ FIRST_LOAD_BYTES_MAX = 300 * 1024
 """Script, compressed, before anything is shown: the frame and the page's own chunk."""
 CHUNK_BYTES_MAX = 60 * 1024
 CHUNKS_MIN = 10
+NODE_MIN = 20
+INSTALL_TIMEOUT_S = 240
+BUILD_TIMEOUT_S = 600
 _STATIC = re.compile(r"""(?:import|from)\s*["']\./([\w.-]+\.js)["']""")
 _LAZY = re.compile(r"""import\(\s*["'`]\./([\w.-]+\.js)["'`]\s*\)""")
 
@@ -70,6 +79,52 @@ def test_is_built_from_these_sources() -> None:
     assert (DIST / "sources.sha256").read_text().strip() == _digest(), (
         "the console's sources have changed: run `make console` and commit gateway/http/console/dist"
     )
+
+
+def _installed(folder: Path) -> bool:
+    """The packages of the lock file, in there: False where node is missing or too old, or the registry does not answer."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        return False
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    if int((re.match(r"v(\d+)", version) or ["", "0"])[1]) < NODE_MIN:
+        return False
+    command = [npm, "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    print(done.stderr)
+    return done.returncode == 0
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in _files(folder)}
+
+
+def test_a_build_of_these_sources_is_what_is_committed(tmp_path: Path) -> None:
+    """In a copy, so that nothing is left here. `npm ci` refuses what the lock file does not fix, and the lock file's own
+    tests are below: where it does not succeed it is the machine that has no registry."""
+    copy = tmp_path / "admin_ui"
+    shutil.copytree(UI, copy, ignore=shutil.ignore_patterns("node_modules", "shots"))
+    built = tmp_path / DIST.relative_to(ROOT)
+    if not _installed(copy):
+        assert (DIST / "sources.sha256").read_text().strip() == _digest()
+        return
+    done = subprocess.run(
+        ["npm", "run", "build"],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours, theirs = _contents(DIST), _contents(built)
+    differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    assert not differing, f"the committed build is not that of the sources: run `make console`. {differing}"
 
 
 def test_first_load_is_small() -> None:

@@ -148,11 +148,15 @@ function PoolLines({ pools }: { pools: PoolNow[] }) {
                 {pool.ready}/{pool.replicas.length} ready
               </span>
             </div>
-            <p className="figure mt-1 flex flex-wrap gap-x-3 text-[12.5px] text-ink-2">
-              <span>{count(sumOf(pool, "running"))} running</span>
-              <span>{count(sumOf(pool, "waiting"))} waiting</span>
-              <span>{compact(sumOf(pool, "tokens_per_second"))} tokens/s</span>
-            </p>
+            {sumOf(pool, "running") === null ? (
+              <p className="mt-1 text-[12.5px] text-ink-3">Its replicas have said nothing yet.</p>
+            ) : (
+              <p className="figure mt-1 flex flex-wrap gap-x-3 text-[12.5px] text-ink-2">
+                <span>{count(sumOf(pool, "running"))} running</span>
+                <span>{count(sumOf(pool, "waiting"))} waiting</span>
+                <span>{compact(sumOf(pool, "tokens_per_second"))} tokens/s</span>
+              </p>
+            )}
             {fullest !== null && (
               <div className="mt-1.5 flex items-center gap-2 text-[12.5px] text-ink-2">
                 <Bar share={fullest} tone={kvTone(fullest)} label="KV cache in use" />

@@ -26,10 +26,10 @@ export function Episodes() {
   const names = useProjectNames();
   const { query, rows } = useList(EPISODES, { query: { limit: 50, ...(state ? { state } : {}) } }, { everyMs: LIVE_MS });
   const columns: Column<AlertEpisode>[] = [
-    { head: "What", main: true, cell: (row) => titleOf(row.source) },
+    { head: "What", main: true, cell: (row) => <span className="whitespace-nowrap">{titleOf(row.source)}</span> },
     { head: "State", cell: (row) => <EpisodeStatus episode={row} /> },
     { head: "Severity", cell: (row) => words(row.severity) },
-    { head: "Of", cell: (row) => (row.project_id === null ? "The installation" : (names.get(row.project_id) ?? row.project_id)) },
+    { head: "Of", cell: (row) => <span className="whitespace-nowrap">{row.project_id === null ? "The installation" : (names.get(row.project_id) ?? row.project_id)}</span> },
     { head: "Values", wide: true, cell: (row) => <span className="text-[13px] text-ink-2">{detailsOf(row.last_values)}</span> },
     { head: "Since", cell: (row) => <When at={row.fired_at} /> },
     { head: "Until", cell: (row) => <Time at={row.resolved_at} short /> },

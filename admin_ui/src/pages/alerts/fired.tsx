@@ -2,7 +2,7 @@
 import { useProjectNames } from "@/api/names";
 import { useList } from "@/api/queries";
 import type { AlertRecord } from "@/api/schema";
-import { words } from "@/lib/format";
+import { percent, words } from "@/lib/format";
 import { exactUsd } from "@/lib/money";
 import type { Tone } from "@/ui/bits";
 import { Status, Time } from "@/ui/bits";
@@ -19,7 +19,7 @@ export function Fired() {
   const columns: Column<AlertRecord>[] = [
     { head: "Time", main: true, cell: (row) => <Time at={row.created_at} short /> },
     { head: "What", cell: (row) => <Status tone={toneOf(row.type)}>{titleOf(row.type)}</Status> },
-    { head: "Tenant", cell: (row) => (row.project_id === null ? "The installation" : (names.get(row.project_id) ?? row.project_id)) },
+    { head: "Tenant", cell: (row) => <span className="whitespace-nowrap">{row.project_id === null ? "The installation" : (names.get(row.project_id) ?? row.project_id)}</span> },
     { head: "Details", wide: true, cell: (row) => <span className="text-[13px] text-ink-2">{detailsOf(row.data)}</span> },
   ];
   return (
@@ -38,10 +38,22 @@ export function toneOf(type: string): Tone {
   return "warn";
 }
 
-/** Amounts as amounts; ids and what is empty are left out. */
+/** The API's sentence, where it has one; else each figure by its name. Ids and what is empty are left out. */
 export function detailsOf(data: Record<string, unknown>): string {
+  if (typeof data["summary"] === "string") return data["summary"];
   return Object.entries(data)
-    .filter(([name, value]) => value !== null && typeof value !== "object" && !/(^|_)id$/.test(name))
-    .map(([name, value]) => (name.endsWith("_nanousd") ? `${words(name.replace(/_nanousd$/, "")).toLowerCase()} ${exactUsd(Number(value))}` : `${words(name).toLowerCase()} ${String(value)}`))
+    .filter(([name, value]) => value !== null && typeof value !== "object" && !/(^|_)(id|at)$/.test(name))
+    .map(([name, value]) => `${NAMES[name] ?? words(name.replace(/_nanousd$/, "")).toLowerCase()} ${figureOf(name, value)}`)
     .join(" · ");
+}
+
+const NAMES: Record<string, string> = { sli: "promise", budget_left: "error budget left" };
+
+/** Amounts as amounts, shares as percent. */
+function figureOf(name: string, value: unknown): string {
+  if (name.endsWith("_nanousd")) return exactUsd(Number(value));
+  if (name === "target") return `${Number((Number(value) * 100).toFixed(4))} %`;
+  if (name === "budget_left") return percent(Math.max(0, Number(value)), 0);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return String(value);
 }

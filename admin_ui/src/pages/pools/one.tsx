@@ -113,7 +113,7 @@ function replicaColumns(pool: Pool): Column<Replica>[] {
         row.load ? (
           <span className="inline-flex w-24 items-center gap-2">
             <Bar share={row.load.kv_usage} tone={kvTone(row.load.kv_usage)} label="KV cache in use" />
-            {percent(row.load.kv_usage, 0)}
+            <span className="figure whitespace-nowrap">{percent(row.load.kv_usage, 0)}</span>
           </span>
         ) : (
           "–"
