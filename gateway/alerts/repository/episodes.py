@@ -33,7 +33,7 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:source, 4711))")
 _OPEN = text(
     """
     SELECT id, source, scope, severity, tenant_id, values, fired_at, quiet_since, announced_at IS NOT NULL AS is_announced
-    FROM alert_episode WHERE source = :source AND resolved_at IS NULL ORDER BY scope
+    FROM alert_episode WHERE source = :source AND resolved_at IS NULL AND (announced_at IS NULL OR NOT :untold) ORDER BY scope
     """
 )
 _BEGIN = text(
@@ -93,8 +93,10 @@ async def lock_source(connection: WriteConnection, source: str) -> None:
     await connection.execute(_LOCK, {"source": source})
 
 
-async def open_episodes(connection: WriteConnection, source: str) -> list[Episode]:
-    return [Episode(**row) for row in (await connection.execute(_OPEN, {"source": source})).mappings()]
+async def open_episodes(connection: WriteConnection, source: str, *, untold: bool = False) -> list[Episode]:
+    """All that are open, or those alone that nobody was told of."""
+    rows = await connection.execute(_OPEN, {"source": source, "untold": untold})
+    return [Episode(**row) for row in rows.mappings()]
 
 
 async def begin(connection: WriteConnection, rows: Sequence[dict[str, Any]]) -> frozenset[str]:

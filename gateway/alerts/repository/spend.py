@@ -6,16 +6,17 @@ only by limits and thresholds that stood when it ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, text
 
 from gateway.alerts.types import Due, Window
 from gateway.db import WriteConnection
+from gateway.events import Mail
 from gateway.ledger.periods import Period
 
-__all__ = ["claim", "due_budgets", "due_months", "period_kinds"]
+__all__ = ["claim", "due_budgets", "due_months", "mail_of", "period_kinds"]
 
 _KINDS = text("SELECT DISTINCT period, zone FROM budget ORDER BY 1, 2")
 _WINDOWS = """
@@ -80,6 +81,14 @@ _MONTHS = text(
     LEFT JOIN alert_firing f ON f.subject = a.id AND f.period_key = :key
     WHERE a.budget_id IS NULL AND p.spent_nanousd >= t.threshold_nanousd AND {_NOT_FIRED}
         AND (CAST(:closed_at AS timestamptz) IS NULL OR a.updated_at <= :closed_at)
+    """
+)
+# Of an alert, its own; of a budget that is used up, those of all its thresholds.
+_MAIL = text(
+    """
+    SELECT ARRAY(SELECT DISTINCT r FROM spend_alert a CROSS JOIN unnest(a.recipients) r
+            WHERE a.id = :alert_id OR CAST(:alert_id AS text) IS NULL AND a.budget_id = :budget_id ORDER BY r) AS recipients,
+        (SELECT subject_prefix FROM spend_alert WHERE id = :alert_id) AS subject_prefix
     """
 )
 _CLAIM = text(
@@ -151,3 +160,10 @@ def _due(row: Row[Any], window: Window) -> Due:
         recipients=tuple(row.recipients),
         subject_prefix=row.subject_prefix,
     )
+
+
+async def mail_of(connection: WriteConnection, told: Mapping[str, Any]) -> Mail | None:
+    """Who is written to about what an event tells, as the alerts are now."""
+    ids = {"alert_id": told["alert_id"], "budget_id": told["budget_id"]}
+    row = (await connection.execute(_MAIL, ids)).one()
+    return Mail(tuple(row.recipients), row.subject_prefix) if row.recipients else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from gateway.alerts.repository.episodes import resolve_spend
 from gateway.alerts.spend import SpendWatch, windows_of
 from gateway.alerts.types import Window
 from gateway.ids import IdSource
@@ -194,3 +195,48 @@ async def rolled(bench: Bench, tenant: str, day: str, amount: int) -> None:
         tenant=tenant,
         amount=amount,
     )
+
+
+async def silence(bench: Bench, source: str | None, minutes: int) -> None:
+    await bench.books.run(
+        "INSERT INTO alert_silence (id, source, scope, tenant_id, reason, created_by, starts_at, ends_at, created_at)"
+        " VALUES ('silence_1', :source, NULL, NULL, 'known', 'ops', :at, :until, :at)",
+        source=source,
+        at=bench.clock.now(),
+        until=bench.clock.now() + timedelta(minutes=minutes),
+    )
+
+
+async def test_a_silenced_budget_is_told_when_the_silence_is_over(bench: Bench) -> None:
+    budget = await bench.budget(1000)
+    await bench.alert("alert_80", budget_id=budget, threshold_percent=80, subject_prefix="[x]")
+    await silence(bench, EXHAUSTED, minutes=60)
+    await bench.spend(budget, 1000)
+    assert await bench.watch.run_once() == 2
+    assert await bench.fired() == [(REACHED, "alert_80", 800)], "the silence is of the other source"
+    open_ = "SELECT silence_id, announced_at IS NULL FROM alert_episode WHERE source = 'budget.exhausted'"
+    assert [tuple(row) for row in await bench.books.rows(open_)] == [("silence_1", True)]
+    bench.clock.advance(3_599.0)
+    assert await bench.watch.run_once() == 0
+    assert len(await bench.fired()) == 1
+    bench.clock.advance(2.0)
+    for _ in range(2):
+        assert await bench.watch.run_once() == 0, "it fired long ago"
+        assert await bench.fired() == [(REACHED, "alert_80", 800), (EXHAUSTED, budget, 1000)], "told once"
+    mails = await bench.books.rows(
+        "SELECT payload -> 'mail' ->> 'recipients' FROM outbox WHERE topic = 'alert'"
+    )
+    assert [row[0] for row in mails] == ['["ops@example.com"]'] * 2
+
+
+async def test_a_threshold_whose_period_ends_in_silence_is_never_told(bench: Bench) -> None:
+    budget = await bench.budget(1000, period="daily")
+    await bench.alert("alert_80", budget_id=budget, threshold_percent=80)
+    await silence(bench, None, minutes=24 * 60)
+    await bench.spend(budget, 900, "2026-11-20")
+    assert await bench.watch.run_once() == 1
+    async with bench.database.transaction() as connection:
+        assert await resolve_spend(connection, NOW + timedelta(days=1)) == 1
+    bench.clock.advance(25 * 3_600.0)
+    assert await bench.watch.run_once() == 0
+    assert await bench.fired() == []
