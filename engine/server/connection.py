@@ -46,6 +46,8 @@ class Connection(HttpToolsProtocol):
         self._stall: asyncio.TimerHandle | None = None
         self._num_bytes = 0
         """Of the message that is arriving."""
+        self._num_head_bytes = 0
+        """Of these, what its target and its headers hold, so far."""
         self._in_head = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -69,7 +71,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_head and self._num_bytes > HEAD_BYTES:
-            self._refuse(ApiError(431, INVALID_REQUEST, f"The headers are larger than {HEAD_BYTES} bytes."))
+            self._refuse(_head_too_large())
         elif self._num_bytes > MESSAGE_BYTES:
             self._cut("it sends without an end")
 
@@ -77,8 +79,17 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._num_bytes = True, 0
+        self._in_head, self._num_bytes, self._num_head_bytes = True, 0, 0
         self._expect_request()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._measure(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what stands behind a body in chunks was not there when the request was looked at
+            super().on_header(name, value)
+        self._measure(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -100,7 +111,14 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(ApiError(400, INVALID_REQUEST, msg))
+        too_large = self._num_head_bytes > HEAD_BYTES
+        self._refuse(_head_too_large() if too_large else ApiError(400, INVALID_REQUEST, msg))
+
+    def _measure(self, *parts: bytes) -> None:
+        """A head may come whole, in one piece. What is raised here ends the parser, as what is no HTTP does."""
+        self._num_head_bytes += sum(map(len, parts))
+        if self._num_head_bytes > HEAD_BYTES:
+            raise ValueError("the headers are too large")
 
     def _expect_request(self) -> None:
         _cancel(self._arrival)
@@ -123,6 +141,8 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def _refuse(self, error: ApiError) -> None:
+        if self._is_answering:  # the request before it: a second answer would be taken for a part of the first
+            return self._cut(error.message)
         body = error.body()
         head = {"content-type": "application/json", "connection": "close", **error.headers}
         lines = [f"{name}: {value}\r\n".encode() for name, value in head.items()]
@@ -147,6 +167,10 @@ def watch_callers(listener: socket.socket) -> None:
     for name, value in _OPTIONS:
         if hasattr(socket, name):
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _head_too_large() -> ApiError:
+    return ApiError(431, INVALID_REQUEST, f"The headers are larger than {HEAD_BYTES} bytes.")
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.server import connection as connection_module
+from engine.server.connection import HEAD_BYTES
 from tests.engine.server.conftest import API_KEY, MODEL, Server, running_server
 
 HEAD = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {API_KEY}\r\n"
@@ -79,6 +81,53 @@ async def test_endless_heads(server: Server) -> None:
             streams[1].write(piece)
             await asyncio.sleep(0.01)
         assert (await answering)[0] == 431
+
+
+async def test_large_heads_at_once(server: Server) -> None:
+    """In one piece, before anybody could look at how much there is: a header, many of them, or the target."""
+    more = HEAD_BYTES + 100
+    for head in ("GET /health HTTP/1.1\r\nx: " + "x" * more, "GET /health?" + "x" * more + " HTTP/1.1"):
+        assert (await answer(await connect(server, head + "\r\nhost: x\r\n\r\n")))[0] == 431
+    many = "".join(f"x-{number}: {'x' * 100}\r\n" for number in range(more // 100))
+    assert (await answer(await connect(server, f"GET /health HTTP/1.1\r\n{many}\r\n")))[0] == 431
+    fits = "GET /health HTTP/1.1\r\nconnection: close\r\nx: " + "x" * (HEAD_BYTES - 100)
+    reader, writer = await connect(server, fits + "\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_trailers_are_no_headers(server: Server) -> None:
+    """Of the second of two requests, too, which is looked at only when it has arrived to its end."""
+    body = json.dumps({"model": MODEL, "prompt": "hi", "max_tokens": 2})
+    chunked = f"transfer-encoding: chunked\r\n\r\n{len(body):x}\r\n{body}\r\n0\r\n"
+    trailers = "x-request-id: late\r\nauthorization: Bearer wrong\r\n\r\n"
+    server.core.hold()
+    reader, writer = await connect(server, (HEAD + chunked + trailers) * 2)
+    await server.core_until(lambda: server.core.num_live == 1)
+    server.core.release(10)
+    text = b""
+    while text.count(b'"usage"') < 2:
+        text += await asyncio.wait_for(reader.read(1 << 16), 60)
+    assert text.count(b"HTTP/1.1 200") == 2
+    assert b"late" not in text
+    writer.close()
+
+
+async def test_nothing_is_written_into_an_answer(server: Server) -> None:
+    """What is no HTTP, behind a request whose answer is on its way, cuts the connection."""
+    body = json.dumps({"model": MODEL, "prompt": "hi", "max_tokens": 900, "stream": True})
+    server.core.hold()
+    reader, writer = await connect(server, f"{HEAD}content-length: {len(body)}\r\n\r\n{body}")
+    await server.core_until(lambda: server.core.num_live == 1)
+    server.core.release(2)
+    text = await asyncio.wait_for(reader.readuntil(b"data: "), 60)
+    writer.write(b"\x00 no request\r\n\r\n")
+    await server.core_until(lambda: len(server.core.aborted) == 1)
+    with contextlib.suppress(ConnectionError):
+        text += await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    assert text.count(b"HTTP/1.1") == 1
+    assert b"invalid_request_error" not in text
 
 
 async def test_endless_bodies(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
