@@ -60,7 +60,7 @@ def read_page(directory: Path, after: str, limit: int, request_id: str | None = 
             if is_closed(segment) and not segments.holds(segment.path, offset, needle):
                 cursor.at[segment.serial] = segment.path.stat().st_size
                 continue
-            for payload, end in segments.frames_from(segment.path, offset):
+            for payload, end in segments.read_frames(segment.path, offset):
                 if needle in payload and payload != segments.CLOSED:
                     record = _record(payload, segment)
                     if record is not None and request_id in (None, record.request_id):

@@ -84,25 +84,21 @@ def locked(directory: Path) -> Iterator[int]:
 
 
 def read_frames(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
-    """(payload, offset behind it) of every whole frame from `offset` on; ends at a torn or unfinished one."""
-    return frames_of(read_from(path, offset), offset)
-
-
-def read_from(path: Path, offset: int, size: int = -1) -> bytes:
-    """Up to `size` bytes; all that follow if it is negative."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(size)
-
-
-def frames_from(path: Path, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Each frame and where it ends, with no more than a block of the file in memory: a page is short, a segment long."""
+    """(payload, offset behind it) of every whole frame from `offset` on; ends at a torn or unfinished one. No more than a
+    block of the file is in memory: a page is short, a segment long."""
     while True:
         data, began = read_from(path, offset, BLOCK_BYTES), offset
-        for payload, offset in frames_of(data, began):
+        for payload, offset in _frames_of(data, began):
             yield payload, offset
         if offset == began or len(data) < BLOCK_BYTES:
             return
+
+
+def read_from(path: Path, offset: int, size: int) -> bytes:
+    """Up to `size` bytes."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
 
 
 def holds(path: Path, offset: int, needle: bytes) -> bool:
@@ -117,7 +113,7 @@ def holds(path: Path, offset: int, needle: bytes) -> bool:
     return not needle
 
 
-def frames_of(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
+def _frames_of(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
     """The frames in `data`, which was read from `offset` on. A frame that the disk has spoilt costs only itself."""
     position = 0
     if offset == 0:
