@@ -25,6 +25,8 @@ _LIMITS = (
     "gateway.sessions.directory.LOAD_TIMEOUT_S",
     "gateway.sessions.oidc.provider.TIMEOUT_S",
     FRESH,
+    "gateway.upstream.client.IDLE_CONNECTION_S",
+    "gateway.upstream.connection.RUN_OUT_S",
     "gateway.upstream.native.SIDE_CALL_TIMEOUT_S",
 )
 _LOCKS_MS = ("gateway.db.LOCK_TIMEOUT_MS", "gateway.db.IDLE_IN_TRANSACTION_TIMEOUT_MS")

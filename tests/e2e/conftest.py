@@ -195,6 +195,12 @@ async def until(reached: Callable[[], Awaitable[bool]], within_s: float = 240) -
             await asyncio.sleep(0.1)
 
 
+async def in_flight(stack: Stack) -> list[str]:
+    """What is held, once the engine works on all of it: a gateway that is slow may hold what it has not sent yet."""
+    held = [row["request_id"] for row in await stack.rows("SELECT request_id FROM hold")]
+    return held if set(held) <= set((await stack.engine_status())["request_ids"]) else []
+
+
 @asynccontextmanager
 async def caller(stack: Stack, **options: Any) -> AsyncIterator[AsyncOpenAI]:
     async with stack.client(**options) as client:

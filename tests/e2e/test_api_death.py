@@ -8,7 +8,7 @@ from typing import Any
 import openai
 
 from gateway.local.up import SERVED_MODEL
-from tests.e2e.conftest import Stack, caller, until
+from tests.e2e.conftest import Stack, caller, in_flight, until
 from tests.e2e.test_core_death import LONG, Outcome, _stream
 
 STREAMS = 3
@@ -31,6 +31,7 @@ _EVENT_IS_BILLED = """
 async def test_kill_of_the_engines_api(stack: Stack) -> None:
     """A whole answer has no headers before its end, so its connection looks merely stale, and it is asked again:
     the attempt that died with the engine is accounted for when its journal is read."""
+    ids: list[str] = []
     streaming = [Outcome() for _ in range(STREAMS)]
     async with caller(stack) as client:
         # Connections to the engine that will be used again.
@@ -41,11 +42,10 @@ async def test_kill_of_the_engines_api(stack: Stack) -> None:
         wholes = [asyncio.create_task(_whole(client, number, **LONG)) for number in range(WHOLE)]
 
         async def all_have_begun() -> bool:
-            holds = await stack.rows("SELECT 1 FROM hold")
-            return len(holds) == STREAMS + WHOLE and all(one.chunks >= 3 for one in streaming)
+            ids[:] = await in_flight(stack)
+            return len(ids) == STREAMS + WHOLE and all(one.chunks >= 3 for one in streaming)
 
         await until(all_have_begun)
-        ids = [row["request_id"] for row in await stack.rows("SELECT request_id FROM hold")]
         os.kill(int((await stack.engine_status())["pid"]), signal.SIGKILL)
         await asyncio.gather(*tasks, *wholes)
     assert [one.ends for one in streaming] == [1] * STREAMS

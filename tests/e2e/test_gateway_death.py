@@ -6,7 +6,7 @@ import signal
 import openai
 
 from gateway.local.up import SERVED_MODEL
-from tests.e2e.conftest import Stack, caller, until
+from tests.e2e.conftest import Stack, caller, in_flight, until
 from tests.e2e.test_core_death import LONG, Outcome, _stream
 
 STREAMS = 4
@@ -21,6 +21,7 @@ _SETTLED = """
 
 
 async def test_kill_of_the_gateway_in_its_streams(stack: Stack) -> None:
+    ids: list[str] = []
     streaming = [Outcome() for _ in range(STREAMS)]
     async with caller(stack) as client:
         await client.completions.create(model=SERVED_MODEL, prompt="before", max_tokens=2)
@@ -28,11 +29,10 @@ async def test_kill_of_the_gateway_in_its_streams(stack: Stack) -> None:
         tasks += [asyncio.create_task(_stream_less(client, number)) for number in range(WHOLE)]
 
         async def all_have_begun() -> bool:
-            holds = await stack.rows("SELECT 1 FROM hold")
-            return len(holds) == STREAMS + WHOLE and all(one.chunks >= 3 for one in streaming)
+            ids[:] = await in_flight(stack)
+            return len(ids) == STREAMS + WHOLE and all(one.chunks >= 3 for one in streaming)
 
         await until(all_have_begun)
-        ids = [row["request_id"] for row in await stack.rows("SELECT request_id FROM hold")]
         assert stack.part("gateway").send(signal.SIGKILL)
         await asyncio.gather(*tasks)
     assert [one.ends for one in streaming] == [1] * STREAMS
