@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -34,8 +35,6 @@ NUM_THREADS = 2
 """Jobs at the same time: one that takes all it may does not hold up the others."""
 _NICE = 10
 _START_S = 120.0
-_DEATH_S = 0.2
-"""How long after its last sign of life a dead process may seem alive."""
 _GRACE_S = 5.0
 """How much later than its limit a child's end may be seen."""
 _COMMAND = (sys.executable, "-m", "engine", "grammar")
@@ -130,19 +129,25 @@ class Compiler:
     def _try_out(self, key: Key) -> tuple[bytes, float, bool]:
         """A child's answer, how long it took, and whether there is none because the process died before it had a
         child."""
-        with self._send(key) as job:
+        job, process = self._send(key)
+        with job:
             began = time.monotonic()
             job.settimeout(self._setup.wall_s + _GRACE_S)
             answer = _receive_all(job)
             waited_s = time.monotonic() - began
         with self._lock:
-            return answer, waited_s, not answer and self._is_gone()
+            return answer, waited_s, not answer and self._is_gone(process)
 
-    def _is_gone(self) -> bool:
-        try:
-            return self._process is None or self._process.wait(_DEATH_S) is not None
-        except subprocess.TimeoutExpired:
-            return False
+    def _is_gone(self, process: subprocess.Popen[bytes]) -> bool:
+        """Its end of the control socket, on which it says nothing more, closes before that of a job: on a busy machine
+        it may be a while until it is dead."""
+        if process is not self._process or self._control is None:
+            return True  # another job has noticed
+        line = select.poll()
+        line.register(self._control, select.POLLIN)
+        if line.poll(0):
+            self._stop()
+        return self._process is None
 
     def _too_much(self) -> str:
         return (
@@ -150,10 +155,10 @@ class Compiler:
             "make it simpler"
         )
 
-    def _send(self, key: Key) -> socket.socket:
+    def _send(self, key: Key) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         """Give a job to the process, in a new one if the last has died. Returns our end of the job's connection."""
         with self._lock:
-            control = self._started()
+            control, process = self._started()
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
@@ -162,26 +167,26 @@ class Compiler:
                     _LOG.warning("the grammar process is gone")
         with contextlib.suppress(BrokenPipeError):
             send_frame(ours, msgspec.msgpack.encode(Job(*key)))
-        return ours
+        return ours, process
 
-    def _started(self) -> socket.socket:
+    def _started(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         if self._control is not None and self._process is not None and self._process.poll() is None:
-            return self._control
+            return self._control, self._process
         self._stop()
         ours, theirs = socket.socketpair()
         began = time.monotonic()
         with theirs:
             descriptor = theirs.fileno()
             command = (*self._command, "--control-fd", str(descriptor))
-            self._process = subprocess.Popen(command, pass_fds=[descriptor], env={**os.environ, **_QUIET})
-        self._control = ours
+            process = subprocess.Popen(command, pass_fds=[descriptor], env={**os.environ, **_QUIET})
+        self._control, self._process = ours, process
         try:
             self._greet(ours)
         except BaseException:
             self._stop()  # half started it would be taken for ready
             raise
-        _LOG.info("grammar process %d is ready after %.1f s", self._process.pid, time.monotonic() - began)
-        return ours
+        _LOG.info("grammar process %d is ready after %.1f s", process.pid, time.monotonic() - began)
+        return ours, process
 
     def _greet(self, control: socket.socket) -> None:
         """Tell the process what it needs, and hear of the vocabulary. Raises TimeoutError, EOFError."""

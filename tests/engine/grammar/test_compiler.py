@@ -122,6 +122,29 @@ def test_a_killed_process_is_started_again(compiler: Compiler) -> None:
     assert compiler.pid != pid
 
 
+DYING = """
+import os, pathlib, socket, sys, time
+from engine.grammar import compile_process
+died, fork = pathlib.Path(sys.argv[1]), os.fork
+def die_slowly():
+    if died.exists():
+        return fork()
+    died.touch()
+    os.closerange(3, 256)
+    time.sleep(600)
+os.fork = die_slowly
+sys.exit(compile_process.main(socket.socket(fileno=int(sys.argv[3]))))
+"""
+
+
+def test_a_process_that_takes_its_time_to_die_is_no_grammars_fault(folder: Path, tmp_path: Path) -> None:
+    """Neither for the job that it took nor for one that was sent beside it."""
+    compiler = Compiler(setup_of(folder), (sys.executable, "-c", DYING, str(tmp_path / "died")))
+    found = outcomes(compiler, FINE, ("choice", '["a"]'))
+    assert [outcome.error for outcome in found.values()] == [None, None]
+    compiler.close()
+
+
 def test_a_process_that_cannot_start_is_nobody_elses_fault(folder: Path) -> None:
     setup = Setup(
         tokenizer=str(folder / "missing"),
