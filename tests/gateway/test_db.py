@@ -1,6 +1,8 @@
 """The application's role: what one superuser URL may not do once it has stepped down."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import asyncpg
 import pytest
@@ -215,8 +217,7 @@ async def test_a_server_that_does_not_answer_is_given_up_and_the_connection_repl
     options = DatabaseSettings(connect_timeout_s=20, statement_timeout_s=2)
     database = Database(proxy.url, name="test", pool_size=1, role=None, options=options)
     asks = Prepared("SELECT pg_backend_pid()")
-    await database.lane.ready()
-    before = [(await rows_of(database.lane, asks, {}))[0][0], await _pool_pid(database)]
+    before = [await _answer(lambda: _lane_pid(database)), await _answer(lambda: _pool_pid(database))]
     assert before[0] == database.lane.pid
     proxy.be_silent()
     with pytest.raises(TimeoutError) as lost:
@@ -226,8 +227,7 @@ async def test_a_server_that_does_not_answer_is_given_up_and_the_connection_repl
     assert is_unavailable(lost.value)
     assert not was_refused(lost.value)
     proxy.speak(late=late)
-    await database.lane.ready()
-    after = [(await rows_of(database.lane, asks, {}))[0][0], await _pool_pid(database)]
+    after = [await _answer(lambda: _lane_pid(database)), await _answer(lambda: _pool_pid(database))]
     await database.close()
     await proxy.cut()
     assert not set(before) & set(after)
@@ -255,6 +255,19 @@ async def test_a_session_that_was_given_up_is_ended_by_a_process_that_logs_in_al
         assert (await connection.execute(text("SELECT current_user"))).scalar_one() == "tollway_app"
     await database.close()
     await other.close()
+
+
+async def _answer(ask: Callable[[], Awaitable[int]]) -> int:
+    """Within the limits of the test, which a slow machine may miss now and then."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(TimeoutError):
+                return await ask()
+
+
+async def _lane_pid(database: Database) -> int:
+    await database.lane.ready()
+    return int((await rows_of(database.lane, Prepared("SELECT pg_backend_pid()"), {}))[0][0])
 
 
 async def _pool_pid(database: Database) -> int:

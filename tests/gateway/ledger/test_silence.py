@@ -4,8 +4,8 @@ The limits are set short on one side only, so that a slow machine takes longer a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -20,7 +20,6 @@ from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
-BOUND = 50_000
 COST = 10 * 100 + 5 * 400
 WAIT_S = 60
 
@@ -48,12 +47,17 @@ async def test_a_partition_is_noticed_ends_and_loses_or_doubles_nothing(
     """No packet comes back and no error comes: without a limit of our own both batchers would wait for ever. What was
     under way when it began may arrive when it is over, and takes nothing then."""
     monkeypatch.setattr("gateway.db.ANSWER_MARGIN_S", 0.2)
-    await books.add_budget(1_000_000)
+    await books.add_budget(10**9)
     proxy = TcpProxy(books.database_url)
     await proxy.restore()
     limits = {"connect_timeout_s": 2, "statement_timeout_s": 2}
     ledger = await make_ledger(url=proxy.url, database=limits, reserve_timeout_s=1.0)
     first = await _once_admitted(ledger, "first")
+
+    async def is_quiet() -> bool:
+        return not ledger._outage.is_active
+
+    await _until(is_quiet)
     with capture_logs() as lines:
         proxy.be_silent()
         with pytest.raises(LedgerUnavailable):
@@ -81,25 +85,36 @@ async def test_a_partition_is_noticed_ends_and_loses_or_doubles_nothing(
     assert await books.held_and_spent() == (0, 2 * COST)
 
 
+@asynccontextmanager
+async def _held_rows(books: Books) -> AsyncIterator[None]:
+    """All budget rows are another session's, for as long as it takes."""
+    async with books.database.transaction() as connection:
+        await connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
+        yield
+
+
 async def test_what_commits_after_it_was_given_up_leaves_no_hold(
     make_ledger: MakeLedger, books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session waits for a lock on the server while we have gone: a discard that came first would find nothing to
     give back, and the hold would be made after it."""
-    monkeypatch.setattr("gateway.db.ANSWER_MARGIN_S", -28.5)  # before the server's own 30 s
-    monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 29_000)
-    await books.add_budget(1_000_000)
-    ledger = await make_ledger()
+    monkeypatch.setattr(
+        "gateway.db.ANSWER_MARGIN_S", -58.0
+    )  # two seconds, long before the server's own limits
+    monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 59_000)
+    await books.add_budget(10**9)
+    ledger = await make_ledger(database={"statement_timeout_s": 60})
     first = await _once_admitted(ledger, "first")
-    async with books.database.transaction() as connection:
-        await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
+
+    async def is_resolved() -> bool:
+        return not ledger._reserver._doubts and ledger._settler.is_idle
+
+    await _until(is_resolved)
+    async with _held_rows(books):
         with pytest.raises(LedgerUnavailable):
             await ledger.reserve(reservation("lost"))
         assert ledger._reserver._doubts
-
-        async def is_resolved() -> bool:
-            return not ledger._reserver._doubts and ledger._settler.is_idle
-
         await _until(is_resolved)
     second = await _once_admitted(ledger, "second")
     for hold in (first, second):
@@ -115,13 +130,12 @@ async def test_rows_that_somebody_holds_are_no_outage(
     """The server says that nothing has taken place: who needs these rows is refused, what is to be charged waits on the
     disk, and everybody else goes on."""
     monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 200)
-    await books.add_budget(1_000_000)
+    await books.add_budget(10**9)
     await books.add_tenant("proj_b")
     ledger = await make_ledger()
     first = await ledger.reserve(reservation("first"))
     with capture_logs() as lines:
-        async with books.database.transaction() as connection:
-            await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
+        async with _held_rows(books):
             with pytest.raises(LedgerUnavailable):
                 await ledger.reserve(reservation("refused"))
             ledger.settle(settlement(first, NOW))
