@@ -16,7 +16,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hiredis import pack_command
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 
 from gateway.cache import CacheUnavailable
@@ -72,6 +75,8 @@ class ScriptChannel:
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
+        self._line: AbstractConnection | None = None
+        """Taken from the cache's pool for good: what the pool does at each use costs as much as the script."""
 
     @property
     def up(self) -> bool:
@@ -92,6 +97,8 @@ class ScriptChannel:
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self._line is not None:
+            await self._cache.connection_pool.release(self._line)
 
     async def call(
         self, keys: Sequence[str], args: Sequence[str | int | float], on_orphan: Callable[[Reply], None]
@@ -174,11 +181,26 @@ class ScriptChannel:
         return replies
 
     async def _execute(self, batch: Sequence[_Item]) -> list[Reply | ResponseError]:
-        pipeline = self._cache.pipeline(transaction=False)
-        for item in batch:
-            pipeline.execute_command("EVALSHA", self._sha, len(item.keys), *item.keys, *item.args)
-        replies: list[Reply | ResponseError] = await pipeline.execute(raise_on_error=False)
-        return replies
+        sha = self._sha
+        packed = [
+            pack_command(("EVALSHA", sha, len(item.keys), *item.keys, *item.args))  # type: ignore[arg-type]  # its stub's
+            for item in batch
+        ]
+        try:
+            return await self._round_trip(packed)
+        except RedisConnectionError:  # the server may have closed what was idle; an operation counts once
+            return await self._round_trip(packed)
+
+    async def _round_trip(self, packed: Sequence[bytes]) -> list[Reply | ResponseError]:
+        if self._line is None:
+            self._line = await self._cache.connection_pool.get_connection()
+        line = self._line
+        try:
+            await line.send_packed_command(packed, check_health=False)
+            return [await _reply(line) for _ in packed]
+        except BaseException:
+            await line.disconnect(nowait=True)  # answers that nobody has read would be taken for the next ones
+            raise
 
     async def _wait_for_recovery(self, batch: Sequence[_Item], error: BaseException) -> None:
         self._up = False
@@ -226,6 +248,14 @@ class ScriptChannel:
             item.answer.set_result(reply)
         elif item.on_orphan is not None:
             item.on_orphan(reply)
+
+
+async def _reply(line: AbstractConnection) -> Reply | ResponseError:
+    try:
+        reply: Reply = await line.read_response()
+    except ResponseError as refused:
+        return refused
+    return reply
 
 
 def _fail_calls(items: Sequence[_Item]) -> None:
