@@ -46,7 +46,7 @@ from gateway.ledger.spool import Spool
 from gateway.limits import Limiter, TokenEstimator
 from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
-from gateway.obs.metrics import Metrics
+from gateway.obs.metrics import Children, Metrics
 from gateway.pipeline import Parts, Pipeline
 from gateway.pool.access import EngineAccess, PoolAccess
 from gateway.routing import Catalogue, Replicas
@@ -248,6 +248,7 @@ class GatewayApp:
             timeouts=Timeouts.of(self.settings.upstream),
             clock=self.clock,
             metrics=self.metrics,
+            outcomes=Children(self.metrics.upstream_attempts),
         )
 
     def _batch_parts(self) -> BatchParts:

@@ -6,6 +6,7 @@ Randomness and the clock are parameters. This module does not know what any id r
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import NewType
 from uuid import UUID
 
@@ -42,6 +43,8 @@ Entropy = Callable[[int], bytes]
 
 _SYSTEM_CLOCK = SystemClock()
 _RANDOM_BITS = 62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_S = 86_400
 
 
 def uuid7(clock: Clock, entropy: Entropy = os.urandom) -> UUID:
@@ -75,8 +78,8 @@ class IdSource:
 
 def _ticks(clock: Clock) -> int:
     """Time in 1/4096 ms, the resolution of the 48 + 12 time bits of the layout."""
-    now = clock.now()
-    microseconds = int(now.replace(microsecond=0).timestamp()) * 1_000_000 + now.microsecond
+    since = clock.now() - _EPOCH
+    microseconds = (since.days * _DAY_S + since.seconds) * 1_000_000 + since.microseconds
     return (microseconds << 12) // 1000
 
 

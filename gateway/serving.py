@@ -46,6 +46,8 @@ IDLE_CONNECTION_S = 75
 """Longer than clients keep theirs (httpx 5 s, aiohttp 15 s): who closes first must be the client, or a request that is
 just being sent meets a closed connection."""
 NOT_STARTED = 3
+YOUNG_OBJECTS = 10_000
+"""Made since the last small collection: a request makes a few thousand, and hardly any of them in a cycle."""
 
 
 def serve_gateway(settings: Settings) -> None:
@@ -86,6 +88,7 @@ def _keep_imports() -> None:
     """What was imported stays for good, so no collection walks it again: 100 ms of every stream's silence each time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 def listening_socket(config: uvicorn.Config) -> socket.socket:

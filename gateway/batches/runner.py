@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.batches.parts import Parts
-from gateway.batches.repository.running import claim
+from gateway.batches.repository.running import claim, is_any_due
 from gateway.batches.run import BatchRun
 from gateway.batches.types import Lease
 from gateway.db import DATABASE_ERRORS, reason
@@ -71,11 +71,14 @@ class BatchRunner:
     async def _claim(self) -> Lease | None:
         now = self._p.clock.monotonic()
         self._lost = {batch_id: until for batch_id, until in self._lost.items() if until > now}
+        # Not what is worked on here either, though its lease may have run out: the same requests of one process must not
+        # be open twice.
+        others, lane = [*self._lost, *self._active], self._p.database.lane
         try:
+            await lane.ready()
+            if not await is_any_due(lane, others):
+                return None
             async with self._p.database.transaction() as connection:
-                # Not what is worked on here either, though its lease may have run out: the same requests of one process
-                # must not be open twice.
-                others = [*self._lost, *self._active]
                 return await claim(connection, self._owner, self._p.terms.lease_s, others)
         except DATABASE_ERRORS as error:
             _log.warning("batches_not_claimed", error=reason(error))

@@ -7,7 +7,7 @@ and the pool's retry budget. It knows no money, and not what an answer looks lik
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import Counter
@@ -19,8 +19,8 @@ from gateway.exchange.closer import Closer
 from gateway.exchange.keep_alive import KeepAlive
 from gateway.exchange.sink import Sink
 from gateway.exchange.state import Attempt, Exchange
-from gateway.ids import PoolId, ReplicaId
-from gateway.obs.metrics import Metrics
+from gateway.ids import ReplicaId
+from gateway.obs.metrics import Children, Metrics
 from gateway.pool.access import EngineAccess
 from gateway.routing import LiveReplica, Replicas, Target
 from gateway.routing.target import PoolTimes
@@ -45,8 +45,8 @@ class Attempts:
     timeouts: Timeouts
     clock: Clock
     metrics: Metrics
-    _counters: dict[tuple[str, str], Counter] = field(default_factory=dict)
-    """Of attempts, by pool and outcome: looking one up by its labels costs more than counting."""
+    outcomes: Children[Counter]
+    """Of attempts, by pool and outcome."""
 
     async def run(self, exchange: Exchange, sink: Sink) -> None:
         """Tries replicas until one has answered. While no data has come, another one answers; afterwards, another one
@@ -123,7 +123,7 @@ class Attempts:
             failed, outcome = error, error.verdict
             if error.is_over:
                 self.closer.let_go(attempt)
-        self._count(exchange.target.pool_id, outcome)
+        self.outcomes[exchange.target.pool_id, outcome].inc()
         if outcome in ("answered", "client"):
             self.replicas.succeeded(attempt.replica)
         elif outcome == "failed":
@@ -131,13 +131,6 @@ class Attempts:
         else:
             self.replicas.refused(attempt.replica, is_closed=outcome == "closed")
         return failed
-
-    def _count(self, pool_id: PoolId, outcome: str) -> None:
-        counter = self._counters.get((pool_id, outcome))
-        if counter is None:
-            counter = self.metrics.upstream_attempts.labels(pool=pool_id, outcome=outcome)
-            self._counters[pool_id, outcome] = counter
-        counter.inc()
 
     async def _set_aside(self, exchange: Exchange, attempt: Attempt, following: LiveReplica) -> None:
         """Nobody waits for this attempt any more. An abort names the request, so the same replica must have

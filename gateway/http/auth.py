@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 
 from gateway.errors import InvalidRequest
 from gateway.http.call import Call
@@ -12,10 +13,14 @@ from gateway.tenancy.addresses import Network, client_address, is_allowed
 __all__ = ["Authenticator"]
 
 
+PEERS_REMEMBERED = 1024
+
+
 class Authenticator:
     def __init__(self, directory: KeyDirectory, trusted_proxies: Sequence[Network]) -> None:
         self._directory = directory
         self._trusted_proxies = trusted_proxies
+        self._direct = lru_cache(PEERS_REMEMBERED)(partial(client_address, forwarded_for=None, trusted=()))
 
     async def tenant(self, call: Call, scope: str | None = None) -> Principal:
         """The tenant comes from the credential and from nothing else that the caller sends."""
@@ -30,6 +35,8 @@ class Authenticator:
 
     def address(self, call: Call) -> str | None:
         """Where the caller is, as far as trusted proxies say."""
+        if not self._trusted_proxies:
+            return self._direct(call.peer)
         return client_address(call.peer, _forwarded_for(call), self._trusted_proxies)
 
     def is_proxied(self, call: Call) -> bool:

@@ -98,6 +98,11 @@ class Call:
         declared = self.header(b"content-length")
         if declared is not None and declared.isdecimal() and int(declared) > limit_bytes:
             raise BodyTooLarge(limit_bytes)
+        here = self.line.take_body() if self.line is not None else None
+        if here is not None:  # which is the rule; nothing has to be waited for
+            if len(here) > limit_bytes:
+                raise BodyTooLarge(limit_bytes)
+            return here
         parts, size = [], 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):

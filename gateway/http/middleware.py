@@ -16,7 +16,7 @@ from gateway.http.call import Call, ClientLeft, Receive, Scope, Send
 from gateway.http.errors import render_error
 from gateway.ids import IdSource
 from gateway.obs.logging import bind_request, clear_request, get_logger
-from gateway.obs.metrics import Metrics
+from gateway.obs.metrics import Children, Metrics
 
 __all__ = ["Edge", "Handler"]
 
@@ -38,12 +38,17 @@ class Edge:
         self._ids = ids
         self._clock = clock
         self._metrics = metrics
+        self._in_flight = 0
+        metrics.in_flight.set_function(lambda: self._in_flight)
+        self._requests = Children(metrics.requests)
+        self._request_seconds = Children(metrics.request_seconds)
+        self._first_token_seconds = Children(metrics.first_token_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "lifespan is the application's, and there are no web sockets"
         call = Call(scope, receive, send, self._ids.new("req"), self._clock.monotonic)
         bind_request(call.request_id)
-        self._metrics.in_flight.inc()
+        self._in_flight += 1
         try:
             await self._handler(call)
         except GatewayError as error:
@@ -55,7 +60,7 @@ class Edge:
             self._metrics.unexpected_errors.labels(edge="http").inc()
             await self._fail(call, InternalError(call.request_id))
         finally:
-            self._metrics.in_flight.dec()
+            self._in_flight -= 1
             self._note(call)
             clear_request()
 
@@ -73,12 +78,12 @@ class Edge:
         took_s = self._clock.monotonic() - call.started
         status = call.status or CLIENT_CLOSED
         if call.endpoint:
-            labels = self._metrics.for_request(call.tenant, call.model)
-            self._metrics.requests.labels(**labels, endpoint=call.endpoint, code=status).inc()
-            self._metrics.request_seconds.labels(**labels).observe(took_s)
+            safe = self._metrics.labels.safe
+            owner = safe("tenant", call.tenant), safe("model", call.model)
+            self._requests[*owner, call.endpoint, status].inc()
+            self._request_seconds[owner].observe(took_s)
             if call.first_data_at is not None:
-                first_s = call.first_data_at - call.started
-                self._metrics.first_token_seconds.labels(**labels).observe(first_s)
+                self._first_token_seconds[owner].observe(call.first_data_at - call.started)
         _log.info(
             "request",
             method=call.method,

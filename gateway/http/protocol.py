@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import ClientError
 from gateway.http.errors import render_error
-from gateway.http.line import LINE, Line
+from gateway.http.line import LINE, HeldHead, Line
 
 __all__ = ["HEAD_BYTES_MAX", "HEAD_TIMEOUT_S", "BoundedProtocol"]
 
@@ -76,6 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_trailer = True
         self._stop_waiting()
         super().on_headers_complete()
+        self.cycle.transport = HeldHead(self.cycle, self.loop)  # type: ignore[assignment]  # all of it that is used
         self._line = Line(self.cycle)
         self.scope["extensions"] = {LINE: self._line}  # type: ignore[dict-item]  # theirs are JSON
 

@@ -35,7 +35,7 @@ from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 from gateway.ledger.used_up import UsedUp
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
-from gateway.obs.metrics import Metrics
+from gateway.obs.metrics import Children, Metrics
 
 __all__ = ["Reserver"]
 
@@ -80,7 +80,9 @@ class Reserver:
         self._database = database
         self._instance_id = instance_id
         self._clock = clock
-        self._metrics = metrics
+        self._outcomes = Children(metrics.ledger_operations)
+        self._commit_seconds = metrics.ledger_commit_seconds.labels("reserve")
+        self._batch_size = metrics.ledger_batch_size.labels("reserve")
         self._ids = ids
         self._outage = outage
         self._leases = leases
@@ -114,8 +116,11 @@ class Reserver:
     async def _ask(self, asked: _Asked) -> Hold:
         try:
             self._queue.put_nowait(asked)
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncio.shield(asked.reply)
+            deadline = asyncio.get_running_loop().call_later(self._timeout_s, _expire, asked)
+            try:
+                return await asked.reply
+            finally:
+                deadline.cancel()
         except QueueFull:
             raise LedgerUnavailable from None
         except (CommitUnknown, *DATABASE_ERRORS) as error:
@@ -158,8 +163,8 @@ class Reserver:
             return
         failpoint("reserve.committed")
         self._outage.end()
-        self._metrics.ledger_commit_seconds.labels("reserve").observe(self._clock.monotonic() - started_s)
-        self._metrics.ledger_batch_size.labels("reserve").observe(len(wanted))
+        self._commit_seconds.observe(self._clock.monotonic() - started_s)
+        self._batch_size.observe(len(wanted))
         for asked, result in zip(wanted, results, strict=True):
             self._answer(asked, result)
 
@@ -238,7 +243,7 @@ class Reserver:
         return Hold(asked.reservation, asked.amount_nanousd, takes, now, now + lasts, is_lease=asked.is_lease)
 
     def _answer(self, asked: _Asked, result: Hold | BudgetRow | Exception) -> None:
-        if asked.is_abandoned:
+        if asked.is_abandoned or asked.reply.done():  # its caller left, or its time ended, this very moment
             outcome = "abandoned"
             if isinstance(result, Hold):
                 self._discard(asked.reservation.request_id)
@@ -254,7 +259,7 @@ class Reserver:
             outcome = "failed"
             self._log.error("reserve_failed", request_id=asked.reservation.request_id, error=reason(result))
             asked.reply.set_exception(ReservationFailed(asked.reservation.request_id))
-        self._metrics.ledger_operations.labels("reserve", outcome).inc()
+        self._outcomes["reserve", outcome].inc()
 
     async def _is_over(self, doubt: _Doubt) -> bool:
         try:
@@ -278,7 +283,7 @@ class Reserver:
     def _abandon(self, asked: _Asked) -> None:
         """The caller is gone: nobody would settle a hold that exists or is about to."""
         asked.is_abandoned = True
-        if asked.reply.done() and asked.reply.exception() is None:
+        if asked.reply.done() and not asked.reply.cancelled() and asked.reply.exception() is None:
             self._discard(asked.reservation.request_id)
 
     def _without_database(self, asked: _Asked, error: BaseException) -> Hold:
@@ -287,9 +292,9 @@ class Reserver:
         if not (may_go_on or asked.is_lease) and self._outage.may_draw(one):
             lease_id = self._leases.draw(one.request_id, one.tenant_id, asked.amount_nanousd)
         if not may_go_on and lease_id is None:
-            self._metrics.ledger_operations.labels("reserve", "unavailable").inc()
+            self._outcomes["reserve", "unavailable"].inc()
             raise LedgerUnavailable from error
-        self._metrics.ledger_operations.labels("reserve", "unrecorded").inc()
+        self._outcomes["reserve", "unrecorded"].inc()
         return replace(self._hold(asked, ()), is_recorded=False, lease_id=lease_id)
 
 
@@ -318,6 +323,11 @@ def _asks(batch: Sequence[_Asked], limits: Mapping[BudgetKey, BudgetLimit]) -> l
             keys[pair] = tuple(sorted(key for key, limit in limits.items() if limit.covers(*pair)))
         asks.append(Ask(asked.amount_nanousd, keys[pair]))
     return asks
+
+
+def _expire(asked: _Asked) -> None:
+    if not asked.reply.done():
+        asked.reply.set_exception(TimeoutError())
 
 
 def _reply() -> "asyncio.Future[Hold]":

@@ -16,7 +16,7 @@ from gateway.ledger.errors import DuplicateSettlement
 from gateway.ledger.keeping import keep_running
 from gateway.ledger.leases import Leases
 from gateway.ledger.outage import Outage
-from gateway.ledger.repository.budgets import budgets_revision, hard_scopes, note_refusals
+from gateway.ledger.repository.budgets import hard_scopes, note_refusals
 from gateway.ledger.repository.instances import beat, mark_stopped, stop_earlier_runs
 from gateway.ledger.repository.leases import allowances, stale_leases
 from gateway.ledger.reserving import Reserver
@@ -25,6 +25,7 @@ from gateway.ledger.settling import Operation, SettleBatch
 from gateway.ledger.spool import Spool
 from gateway.ledger.types import Hold, Reservation, Settlement, SettlementStatus
 from gateway.ledger.unrecorded import UnrecordedHolds
+from gateway.ledger.used_up import Refused
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.settings import DatabaseSettings, LedgerSettings
@@ -88,6 +89,7 @@ class Ledger:
             discard=self._settler.discard,
         )
         self._open: dict[RequestId, Hold] = {}
+        metrics.ledger_open_holds.set_function(lambda: len(self._open))
         self._budgets_revision: int | None = None
         self._is_replayed = False
         self._has_taken_over = False
@@ -133,7 +135,6 @@ class Ledger:
         if not hold.is_recorded:
             await self._unrecorded.note(hold)
         self._open[hold.request_id] = hold
-        self._metrics.ledger_open_holds.set(len(self._open))
         return hold
 
     def settle(self, settlement: Settlement) -> None:
@@ -183,7 +184,6 @@ class Ledger:
         hold = self._open.pop(request_id, None)
         if hold is None:
             raise DuplicateSettlement(f"{request_id} is not open here")
-        self._metrics.ledger_open_holds.set(len(self._open))
         return hold
 
     def _hand_over(self, hold: Hold, settlement: Settlement) -> None:
@@ -207,17 +207,12 @@ class Ledger:
     async def _beat(self) -> None:
         """Say that this run is alive and which budgets are used up, and look which scopes have hard budgets."""
         used_up = self._reserver.used_up.news
+        lane = self._settle_database.lane
         try:
-            async with self._settle_database.transaction() as connection:
-                await beat(connection, self._instance_id, self._gateway_id)
-                revision = await budgets_revision(connection)
-                if revision != self._budgets_revision:
-                    self._outage.remember_hard_scopes(await hard_scopes(connection))
-                    self._allowances = await allowances(connection)
-                    self._budgets_revision = revision
-                if used_up:
-                    await note_refusals(connection, used_up)
-            self._reserver.used_up.told(used_up)
+            await lane.ready()
+            revision = await beat(lane, self._instance_id, self._gateway_id)
+            if revision != self._budgets_revision or used_up:
+                await self._look_and_tell(revision, used_up)
             if self._is_replayed and not self._has_taken_over:
                 await self._take_over()
             if self._has_taken_over:
@@ -226,6 +221,17 @@ class Ledger:
             self._outage.begin(error)
         else:
             self._outage.end()
+
+    async def _look_and_tell(self, revision: int, used_up: Sequence[Refused]) -> None:
+        """What is read after a revision is at least as new."""
+        async with self._settle_database.transaction() as connection:
+            if revision != self._budgets_revision:
+                self._outage.remember_hard_scopes(await hard_scopes(connection))
+                self._allowances = await allowances(connection)
+                self._budgets_revision = revision
+            if used_up:
+                await note_refusals(connection, used_up)
+        self._reserver.used_up.told(used_up)
 
     async def _take_over(self) -> None:
         """Once the spool is applied: the last run of this gateway is dead, or it would still have the spool's lock."""

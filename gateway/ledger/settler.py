@@ -19,7 +19,7 @@ from gateway.ledger.spool import Spool
 from gateway.ledger.types import Settlement
 from gateway.obs.failpoints import failpoint
 from gateway.obs.logging import get_logger
-from gateway.obs.metrics import Metrics
+from gateway.obs.metrics import Children, Metrics
 
 __all__ = ["Settler"]
 
@@ -47,10 +47,14 @@ class Settler:
         self._spool = spool
         self._clock = clock
         self._metrics = metrics
+        self._outcomes = Children(metrics.ledger_operations)
+        self._commit_seconds = metrics.ledger_commit_seconds.labels("settle")
+        self._batch_size = metrics.ledger_batch_size.labels("settle")
         self._outage = outage
         self._queue: BatchQueue[Operation] = BatchQueue(
             capacity=QUEUE_MAX, batch_max=BATCH_MAX, linger_s=LINGER_S
         )
+        metrics.ledger_queue.labels("settle").set_function(lambda: len(self._queue))
         self._replaying = asyncio.Lock()
         self._is_committing = False
         self._log = get_logger(__name__)
@@ -98,7 +102,6 @@ class Settler:
                 self._spool.append([msgspec.json.encode(operation)])
             except OSError as error:
                 self._reject([operation], error)
-        self._metrics.ledger_queue.labels("settle").set(len(self._queue))
 
     async def _commit(self, operations: list[Operation]) -> None:
         self._is_committing = True
@@ -164,8 +167,8 @@ class Settler:
         results = await self._batch.commit(self._database, operations)
         failpoint("settle.committed")
         self._outage.end()
-        self._metrics.ledger_commit_seconds.labels("settle").observe(self._clock.monotonic() - started_s)
-        self._metrics.ledger_batch_size.labels("settle").observe(len(operations))
+        self._commit_seconds.observe(self._clock.monotonic() - started_s)
+        self._batch_size.observe(len(operations))
         for operation, result in zip(operations, results, strict=True):
             self._count(operation, result)
 
@@ -175,7 +178,7 @@ class Settler:
         else:
             if result == "duplicate":
                 self._log.warning("duplicate_settlement", request_id=operation.request_id)
-            self._metrics.ledger_operations.labels("settle", result).inc()
+            self._outcomes["settle", result].inc()
 
     def _give_up(self, operations: list[Operation], bug: Exception) -> None:
         """A bug of ours, not of the database: their holds stay, and the evidence is kept."""
@@ -184,7 +187,7 @@ class Settler:
     def _reject(self, operations: Sequence[Operation], error: Exception) -> None:
         for operation in operations:
             self._keep_aside(msgspec.json.encode(operation))
-            self._metrics.ledger_operations.labels("settle", "rejected").inc()
+            self._outcomes["settle", "rejected"].inc()
             self._log.error("settlement_rejected", request_id=operation.request_id, error=reason(error))
 
     def _keep_aside(self, record: bytes) -> None:

@@ -193,13 +193,15 @@ class ScriptChannel:
 
     async def _round_trip(self, packed: Sequence[bytes]) -> list[Reply | ResponseError]:
         if self._line is None:
-            self._line = await self._cache.connection_pool.get_connection()
+            self._line = await self._cache.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # theirs
         line = self._line
         try:
             await line.send_packed_command(packed, check_health=False)
             return [await _reply(line) for _ in packed]
         except BaseException:
-            await line.disconnect(nowait=True)  # answers that nobody has read would be taken for the next ones
+            await line.disconnect(
+                nowait=True
+            )  # answers that nobody has read would be taken for the next ones
             raise
 
     async def _wait_for_recovery(self, batch: Sequence[_Item], error: BaseException) -> None:

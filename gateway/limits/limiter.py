@@ -110,6 +110,7 @@ class Limiter:
         self._process = entropy(9).hex()
         self._made = 0
         self._open: weakref.WeakValueDictionary[str, Ticket] = weakref.WeakValueDictionary()
+        metrics.limiter_open_calls.set_function(lambda: len(self._open))
         self._replicas = 1
         self._local = LocalLimits(self._now_us)
         self._channel = ScriptChannel(
@@ -145,13 +146,11 @@ class Limiter:
             ticket.is_open = False
             raise self._refused(ticket, served_model)
         self._open[call] = ticket
-        self._metrics.limiter_open_calls.set(len(self._open))
         return ticket
 
     def close_call(self, ticket: Ticket, actual_tokens: int | None) -> None:
         """Called by the ticket, once; None gives the call back."""
         self._open.pop(ticket.id, None)
-        self._metrics.limiter_open_calls.set(len(self._open))
         if not ticket.descriptors:
             return
         if ticket.local:

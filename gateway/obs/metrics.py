@@ -6,6 +6,7 @@ each: anything else is counted under `other`, so that no caller can make series.
 """
 
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, Self, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,7 +19,7 @@ from prometheus_client import (
 
 from gateway.settings import ServerSettings, SettingsError
 
-__all__ = ["CONTENT_TYPE", "OTHER", "LabelValues", "Metrics", "serve_metrics"]
+__all__ = ["CONTENT_TYPE", "OTHER", "Children", "LabelValues", "Metrics", "serve_metrics"]
 
 OTHER = "other"
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -43,6 +44,26 @@ class LabelValues:
 
     def safe(self, label: str, value: str) -> str:
         return value if value in self._known.get(label, ()) else OTHER
+
+
+class _Labelled(Protocol):
+    def labels(self, *values: object) -> Self: ...
+
+
+Instrument = TypeVar("Instrument", bound=_Labelled)
+
+
+class Children(dict[tuple[object, ...], Instrument], Generic[Instrument]):
+    """An instrument's children by their label values, in the order of its labels, made when first asked for. What every
+    request counts is looked up here: by its labels that costs more than the counting."""
+
+    def __init__(self, instrument: Instrument) -> None:
+        super().__init__()
+        self._instrument = instrument
+
+    def __missing__(self, values: tuple[object, ...]) -> Instrument:
+        child = self[values] = self._instrument.labels(*values)
+        return child
 
 
 class Metrics:

@@ -18,7 +18,7 @@ from gateway.db import DATABASE_ERRORS, Database, is_unavailable, reason
 from gateway.errors import InvalidApiKey, IpNotAuthorized, ServiceUnavailable
 from gateway.ids import KeyId, TenantId
 from gateway.obs.logging import get_logger
-from gateway.obs.metrics import Metrics
+from gateway.obs.metrics import Children, Metrics
 from gateway.tenancy.addresses import Network, is_allowed, parse_networks
 from gateway.tenancy.keys import ApiKey, Peppers, bearer_key, mask_key
 from gateway.tenancy.last_used import LastUsed
@@ -192,7 +192,7 @@ class _Cache(Generic[Found]):
     ) -> None:
         self._read = read
         self._feed = feed
-        self._metrics = metrics
+        self._lookups = Children(metrics.key_lookups)
         self._limits = limits
         self._known: OrderedDict[str, _Entry[Found]] = OrderedDict()
         self._unknown: OrderedDict[str, _Entry[Found]] = OrderedDict()
@@ -262,7 +262,7 @@ class _Cache(Generic[Found]):
         (self._known if entry.found is not None else self._unknown).move_to_end(public_id)
 
     def _count(self, result: str) -> None:
-        self._metrics.key_lookups.labels(result=result).inc()
+        self._lookups[result,].inc()
 
 
 def _principal(row: KeyRow) -> Principal:

@@ -11,13 +11,14 @@ from datetime import datetime
 from sqlalchemy import Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from gateway.db import ReadSession, WriteSession
+from gateway.db import Lane, Prepared, ReadSession, WriteConnection, WriteSession, rows_of
 from gateway.ids import KeyId, ServiceAccountId, TenantId
-from gateway.ledger.models import ConfigRevision
 from gateway.tenancy.models import AdminApiKey, ApiKey, RateLimit, ServiceAccount, Tenant
 from gateway.tenancy.principal import LimitSet, ScopedLimits
 
 __all__ = ["KeyRow", "TenancyRepository", "scoped_limits"]
+
+_REVISIONS = Prepared("SELECT topic, revision FROM config_revision")
 
 _LIMIT_FIELDS = tuple(LimitSet.__slots__)
 
@@ -49,9 +50,8 @@ class KeyRow:
 
 
 class TenancyRepository:
-    async def revisions(self, session: ReadSession) -> Mapping[str, int]:
-        rows = await session.execute(select(ConfigRevision.topic, ConfigRevision.revision))
-        return {row.topic: row.revision for row in rows}
+    async def revisions(self, connection: WriteConnection | Lane) -> Mapping[str, int]:
+        return {row[0]: row[1] for row in await rows_of(connection, _REVISIONS, {})}
 
     async def key_by_public_id(self, session: ReadSession, public_id: str) -> KeyRow | None:
         """The door: the tenant follows from the key."""

@@ -89,8 +89,9 @@ class RevisionFeed:
         """One reading of the feed; False if the database did not answer in time."""
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(self._timeout_s), self._database.read() as session:
-                revisions = await self._repository.revisions(session)
+            async with asyncio.timeout(self._timeout_s):
+                await self._database.lane.ready()
+                revisions = await self._repository.revisions(self._database.lane)
             await self._tell(revisions)
         except Exception as error:
             if not is_unavailable(error):

@@ -8,9 +8,9 @@ the pipeline's to say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Literal
 
 from gateway.settings import UpstreamSettings
@@ -79,17 +79,24 @@ class Deadlines:
                 self._timer.cancel()
                 self._arm()
 
-    @asynccontextmanager
-    async def watch(self) -> AsyncIterator[None]:
+    def watch(self) -> Deadlines:
+        return self
+
+    async def __aenter__(self) -> None:
         self._started, self._last = False, self._loop.time()
-        try:
-            async with asyncio.timeout(None) as self._scope:
-                self._arm()
-                yield
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._scope = None
+        self._scope = asyncio.timeout(None)
+        await self._scope.__aenter__()
+        self._arm()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        scope, self._scope = self._scope, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        assert scope is not None, "entered first"
+        await scope.__aexit__(kind, error, trace)
 
     def _due(self) -> tuple[float, Expired]:
         silence_s = self.timeouts.between_tokens_s if self._started else self._first_s

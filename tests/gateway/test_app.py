@@ -34,4 +34,4 @@ async def test_connections_to_the_database_are_bounded(gateway: Gateway, engine:
     await watcher.close()
     await asyncio.gather(*load)
     await gateway.events(CALLERS)
-    assert 4 <= highest <= gateway.settings.database.pool_size + 6
+    assert 4 <= highest <= gateway.settings.database.pool_size + 7

@@ -20,7 +20,6 @@ from gateway.ledger.used_up import Refused
 __all__ = [
     "BudgetLimit",
     "Limits",
-    "budgets_revision",
     "create_rows",
     "hard_scopes",
     "limits_of",
@@ -135,11 +134,6 @@ async def spend(connection: WriteConnection, spent: Mapping[BudgetKey, int]) -> 
     keys = sorted(spent)
     if keys:
         await connection.execute(_SPEND, {**_columns(keys), "spent": [spent[key] for key in keys]})
-
-
-async def budgets_revision(connection: WriteConnection) -> int:
-    result = await connection.execute(text("SELECT revision FROM config_revision WHERE topic = 'budget'"))
-    return int(result.scalar_one())
 
 
 async def note_refusals(connection: WriteConnection, refused: Sequence[Refused]) -> None:
