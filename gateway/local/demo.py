@@ -16,21 +16,33 @@ from sqlalchemy import func, select
 
 from gateway.audit.repository import Actor, AuditRepository
 from gateway.clock import Clock
-from gateway.db import Database
+from gateway.db import DATABASE_ERRORS, Database
 from gateway.errors import Conflict
 from gateway.ids import Entropy, IdSource
 from gateway.ledger.models import ConfigRevision, UsageEvent
+from gateway.pool.models import Pool, Replica
 from gateway.settings import Settings
 from gateway.tenancy import Peppers, TenancyService, default_limits
 from gateway.tenancy.bootstrap import bootstrap
 from gateway.tenancy.repository import TenancyRepository
 
-__all__ = ["Environment", "Exchange", "LedgerLine", "Tenancy", "ask", "ledger_lines"]
+__all__ = [
+    "ENGINE_URL",
+    "EngineAddress",
+    "Environment",
+    "Exchange",
+    "LedgerLine",
+    "Tenancy",
+    "ask",
+    "ledger_lines",
+]
 
 COMPLETION_PROMPT = "The three primary colours are red, yellow and blue. The days of the week are"
 CHAT_PROMPT = "Say hello."
 COMPLETION_TOKENS = 40
 CHAT_TOKENS = 24
+ENGINE_URL = "TOLLWAY_ENGINE_URL"
+LOOK_S = 5.0
 _SETTLE_POLLS = 100
 _POLL_S = 0.1
 _TENANT = "demo"
@@ -56,6 +68,33 @@ class Environment:
         fresh.touch(mode=0o600)
         fresh.write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()))
         fresh.replace(self.path)
+
+
+class EngineAddress:
+    """Keeps the engine's address in `demo.env` true: a replica that was replaced answers elsewhere."""
+
+    def __init__(self, environment: Environment, pool_name: str, clock: Clock) -> None:
+        self._environment, self._pool_name, self._clock = environment, pool_name, clock
+        self._look_again_at = 0.0
+
+    async def look(self, database_url: str) -> None:
+        """At most every `LOOK_S`. Nothing is changed while no replica is ready, or the database away."""
+        if self._clock.monotonic() < self._look_again_at:
+            return
+        self._look_again_at = self._clock.monotonic() + LOOK_S
+        database = Database(database_url, name="tollway-up", pool_size=1)
+        query = select(Replica.url).join(Pool, Pool.id == Replica.pool_id).order_by(Replica.created_at)
+        try:
+            async with database.read() as session:
+                ready = query.where(Pool.name == self._pool_name, Replica.state == "ready")
+                urls = [url for url in await session.scalars(ready) if url is not None]
+        except DATABASE_ERRORS:
+            return  # it is watched by others
+        finally:
+            await database.close()
+        known = self._environment.read()
+        if urls and known.get(ENGINE_URL) not in urls:
+            self._environment.write(known | {ENGINE_URL: urls[0]})
 
 
 class Tenancy:

@@ -21,6 +21,8 @@ from sqlalchemy import select
 from gateway.clock import Clock, SystemClock
 from gateway.db import DATABASE_ERRORS, Database, reason
 from gateway.local.demo import (
+    ENGINE_URL,
+    EngineAddress,
     Environment,
     Tenancy,
     ask,
@@ -56,8 +58,6 @@ _CRASHES_MAX = 3
 _POLL_S = 0.1
 
 
-ENGINE_URL = "TOLLWAY_ENGINE_URL"
-LOOK_S = 5.0
 _OF_THE_POOL = (
     select(Replica)
     .join(Pool, Pool.id == Replica.pool_id)
@@ -108,7 +108,7 @@ class _Start:
         self._environment = Environment(machine.home / "demo.env")
         self._known = self._environment.read()
         self._base_url = ""
-        self._look_again_at = 0.0
+        self._address = EngineAddress(self._environment, OFFER.pool_name, clock)
 
     async def run(self) -> None:
         orphans = await end_orphans(self._machine.home)
@@ -134,22 +134,7 @@ class _Start:
         self._farewell()
 
     async def note_engine(self) -> None:
-        """A replica that was replaced answers elsewhere: what is noted down stays true."""
-        if self._clock.monotonic() < self._look_again_at:
-            return
-        self._look_again_at = self._clock.monotonic() + LOOK_S
-        database = Database(self._machine.database_url, name="tollway-up", pool_size=1)
-        try:
-            async with database.read() as session:
-                ready = await session.scalars(_OF_THE_POOL.where(Replica.state == "ready"))
-                urls = [replica.url for replica in ready if replica.url is not None]
-        except DATABASE_ERRORS:
-            return  # it is watched by others
-        finally:
-            await database.close()
-        if urls and self._known.get(ENGINE_URL) not in urls:
-            self._known = self._known | {ENGINE_URL: urls[0]}
-            self._environment.write(self._known)
+        await self._address.look(self._machine.database_url)
 
     async def _servers(self) -> None:
         machine, screen = self._machine, self._screen

@@ -35,6 +35,10 @@ class Ids:
         self.message = f"msg_{self._stem}"
         self.reasoning = f"rs_{self._stem}"
 
+    def again(self, first: str, number: int) -> str:
+        """Of the item of one kind that has so many before it: their ids differ within an answer."""
+        return f"{first}{number:02x}" if number else first
+
     def call(self, number: int) -> str:
         return f"fc_{self._stem}{number:02x}"
 

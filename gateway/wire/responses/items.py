@@ -36,7 +36,7 @@ def _add(messages: list[Message], item: Any, place: str) -> None:
         raise InvalidRequest(f"'{place}' must be an object.", place)
     kind = item.get("type") or "message"
     if kind == "message":
-        messages.append(_message(item, place))
+        _add_message(messages, _message(item, place))
     elif kind == "function_call":
         _add_call(messages, item, place)
     elif kind == "function_call_output":
@@ -52,6 +52,22 @@ def _message(item: Message, place: str) -> Message:
     if role not in ROLES:
         raise InvalidValue(f"'{place}.role' must be one of {', '.join(ROLES)}.", f"{place}.role")
     return {"role": role, "content": _content(item.get("content"), f"{place}.content")}
+
+
+def _add_message(messages: list[Message], message: Message) -> None:
+    """Words of the assistant's that follow its calls belong to the turn of the calls: between that and the answers to
+    the calls a chat has room for nothing, and engines refuse what stands there."""
+    turn = messages[-1] if messages else {}
+    if message["role"] != "assistant" or "tool_calls" not in turn:
+        messages.append(message)
+    elif turn["content"] is None:
+        turn["content"] = message["content"]
+    else:
+        turn["content"] = _parts_of(turn["content"]) + _parts_of(message["content"])
+
+
+def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _add_call(messages: list[Message], item: Message, place: str) -> None:

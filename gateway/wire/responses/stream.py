@@ -1,7 +1,8 @@
 """A chat's event stream → a response's, in OpenAI's order, numbered from 0.
 
 `feed()` takes what a chat's stream would have sent and gives what is sent instead; comments pass. Items follow each
-other: one is open at a time, reasoning before words before calls, each closed before the next one opens.
+other in the order in which the engine sends them: one is open at a time, each closed before the next one opens. Words
+after calls, which some engines send, are a message of their own.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ class EventWriter:
         if not isinstance(text, str) or not text:
             return
         if self._item is None or self._item.kind != kind:
-            self._open(_Item(kind, id))
+            earlier = sum(item["type"] == kind for item in self._output)
+            earlier += self._item is not None and self._item.kind == kind
+            self._open(_Item(kind, self._ids.again(id, earlier)))
         item = self._item
         assert item is not None
         item.text += text

@@ -10,8 +10,11 @@ from sqlalchemy import text
 
 from gateway.clock import SystemClock
 from gateway.db import Database
-from gateway.local.demo import Environment, Tenancy
+from gateway.local.demo import ENGINE_URL, LOOK_S, EngineAddress, Environment, Tenancy
+from gateway.local.seed import seed
 from gateway.settings import Settings
+from tests.fakes.clock import ManualClock
+from tests.gateway.local.test_seed import OFFER, SPEC
 
 
 @pytest.fixture
@@ -54,3 +57,36 @@ async def test_a_tenant_key_is_new_each_time_and_the_admin_key_only_once(databas
         assert (
             await session.scalar(text("SELECT count(*) FROM audit_log")) == 8
         )  # the admin key and its owner among them
+
+
+async def test_the_engines_address_follows_the_replica_that_is_ready(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    await seed(database, SPEC, OFFER, SystemClock())
+    environment, clock = Environment(tmp_path / "demo.env"), ManualClock()
+    environment.write({"OPENAI_API_KEY": "tw-abc", ENGINE_URL: "http://127.0.0.1:1"})
+    address = EngineAddress(environment, OFFER.pool_name, clock)
+
+    async def noted(*replicas: tuple[str, str, str]) -> str:
+        async with database.write() as session:
+            await session.execute(text("DELETE FROM replica"))
+            for id, state, url in replicas:
+                await session.execute(
+                    text(
+                        "INSERT INTO replica (id, pool_id, node, state, url) SELECT :id, id, 'n', :state, :url FROM pool"
+                    ),
+                    {"id": id, "state": state, "url": url},
+                )
+        clock.advance(LOOK_S)
+        await address.look(database_url)
+        return environment.read()[ENGINE_URL]
+
+    old, new = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    assert await noted(("a", "ready", old)) == old
+    assert await noted(("a", "stopped", old), ("b", "starting", new)) == old
+    assert await noted(("a", "stopped", old), ("b", "ready", new)) == new
+    assert environment.read()["OPENAI_API_KEY"] == "tw-abc"
+    await address.look("postgresql://nobody@127.0.0.1:1/x")  # not yet: it was just looked
+    clock.advance(LOOK_S)
+    await address.look("postgresql://nobody@127.0.0.1:1/x")
+    assert environment.read()[ENGINE_URL] == new

@@ -32,6 +32,29 @@ def test_turns_with_calls_come_together() -> None:
     assert messages[4]["content"] is None
 
 
+def test_words_after_calls_belong_to_the_turn_of_the_calls() -> None:
+    """A chat's tool messages must follow the calls at once: engines and templates refuse anything in between."""
+
+    def said(text: str) -> dict[str, Any]:
+        return {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+    def called(number: int) -> dict[str, Any]:
+        return {"type": "function_call", "call_id": f"call_{number}", "name": "f", "arguments": "{}"}
+
+    outputs = [{"type": "function_call_output", "call_id": f"call_{n}", "output": "ok"} for n in (1, 2)]
+    after = [called(1), called(2), said("after"), *outputs]
+    around = [said("before"), called(1), called(2), {**said(""), "content": "after"}, *outputs]
+    texts = {}
+    for given in (after, around):
+        turn, *answers = messages_of(given, None)
+        assert [call["id"] for call in turn["tool_calls"]] == ["call_1", "call_2"]
+        assert [answer["role"] for answer in answers] == ["tool", "tool"]
+        texts[len(given)] = [part["text"] for part in turn["content"]]
+    assert texts == {5: ["after"], 6: ["before", "after"]}
+    later = messages_of([called(1), outputs[0], said("x"), said("y")], None)
+    assert [message["role"] for message in later] == ["assistant", "tool", "assistant", "assistant"]
+
+
 def test_a_refusal_of_an_earlier_turn_is_its_text() -> None:
     [message] = messages_of([{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}], None)
     assert message["content"] == [{"type": "text", "text": "no"}]

@@ -130,3 +130,30 @@ def test_only_what_breaks_off_is_incomplete(rest: str, statuses: list[str]) -> N
     last = events_of(raw)[-1]
     assert last["type"] == "response.incomplete"
     assert [item["status"] for item in last["response"]["output"]] == statuses
+
+
+def test_words_after_calls_are_a_message_of_their_own() -> None:
+    """Engines differ in where they put them; no two items of an answer have one id."""
+    raw = written(
+        chunk({"reasoning_content": "h"}),
+        chunk({"content": "a"}),
+        chunk(call(0, "{}", id="call_1", name="f")),
+        chunk({"reasoning_content": "i"}),
+        chunk({"content": "b"}),
+        chunk({"content": "c"}),
+        chunk({}, "tool_calls") + replies.DONE,
+    )
+    found = events_of(raw)
+    for event in found:
+        EVENT.validate_python(event)
+    output = found[-1]["response"]["output"]
+    assert [(item["type"], item["id"]) for item in output] == [
+        ("reasoning", "rs_abc"),
+        ("message", "msg_abc"),
+        ("function_call", "fc_abc00"),
+        ("reasoning", "rs_abc01"),
+        ("message", "msg_abc01"),
+    ]
+    assert [item["content"][0]["text"] for item in output if item["type"] == "message"] == ["a", "bc"]
+    added = [event["item"]["id"] for event in found if event["type"] == "response.output_item.added"]
+    assert added == [item["id"] for item in output]
