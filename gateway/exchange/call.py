@@ -51,7 +51,7 @@ class UpstreamCalls:
 
     async def run(self, exchange: Exchange, attempt: Attempt, deadlines: Deadlines, sink: Sink) -> None:
         try:
-            async with deadlines.watch():
+            async with deadlines:
                 await self._call(exchange, attempt, deadlines, sink)
         except StaleConnection as error:
             raise AttemptFailed("stale", EngineFailed(), is_over=True) from error

@@ -43,7 +43,7 @@ class Timeouts:
 
 
 class Deadlines:
-    """Start it with `async with deadlines.watch():`; a missed deadline is a TimeoutError there.
+    """Start it with `async with deadlines:`, again for each attempt; a missed deadline is a TimeoutError there.
 
     `total` counts from the construction, over all attempts; the others from the last progress.
     """
@@ -78,9 +78,6 @@ class Deadlines:
             if self._timer is not None:
                 self._timer.cancel()
                 self._arm()
-
-    def watch(self) -> Deadlines:
-        return self
 
     async def __aenter__(self) -> None:
         self._started, self._last = False, self._loop.time()

@@ -273,3 +273,18 @@ async def _lane_pid(database: Database) -> int:
 async def _pool_pid(database: Database) -> int:
     async with database.transaction() as connection:
         return int((await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one())
+
+
+async def test_a_lane_whose_statement_was_cut_off_connects_anew(database_url: str) -> None:
+    """The server may never answer what nobody waits for: the next one must not wait behind it."""
+    database = Database(database_url, name="test-lane", pool_size=1)
+    await database.lane.ready()
+    slow = asyncio.create_task(rows_of(database.lane, Prepared("SELECT pg_sleep(600)"), {}))
+    await asyncio.sleep(0)
+    slow.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await slow
+    await database.lane.ready()
+    [row] = await rows_of(database.lane, Prepared("SELECT 7"), {})
+    assert row[0] == 7
+    await database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,11 +23,12 @@ WAIT_S = 30
 
 
 @asynccontextmanager
-async def served(app: Callable[[Line, Any], Any]) -> AsyncIterator[int]:
-    """`app(line, send)` is called once the answer's head is sent."""
+async def served(app: Callable[[Line, Any], Any], reads: bool = True) -> AsyncIterator[int]:
+    """`app(line, send)` is called once the answer's head is sent, and the body read unless it is left to the app."""
 
     async def asgi(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        await receive()
+        if reads:
+            await receive()
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await app(scope["extensions"][LINE], send)
 
@@ -125,3 +127,47 @@ async def _all(reader: asyncio.StreamReader) -> bytes:
         while not raw.endswith(b"\r\n0\r\n\r\n"):
             raw += await reader.read(1 << 16)
     return raw
+
+
+async def test_a_head_goes_out_with_what_follows_at_once_and_alone_if_nothing_does() -> None:
+    """One packet for the head and the first of the body; but nobody waits for a head because a body takes its time."""
+    goes_on = asyncio.Event()
+
+    async def app(line: Line, send: Any) -> None:
+        if line.take_body() == b"now":
+            await send({"type": "http.response.body", "body": b"abc", "more_body": True})
+        await goes_on.wait()
+        await send({"type": "http.response.body", "body": b"end"})
+
+    async with served(app, reads=False) as port:
+        arrived = []
+        for body in (b"now", b"..."):
+            goes_on.clear()
+            with socket.create_connection(("127.0.0.1", port)) as peer:
+                peer.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(peer, REQUEST.replace(b"length: 0", b"length: 3") + body)
+                first = await asyncio.wait_for(loop.sock_recv(peer, 65536), WAIT_S)
+                goes_on.set()
+                arrived.append(first.partition(b"\r\n\r\n")[2])
+                rest = b""
+                while not rest.endswith(b"0\r\n\r\n"):
+                    rest += await asyncio.wait_for(loop.sock_recv(peer, 65536), WAIT_S)
+        assert arrived == [b"3\r\nabc\r\n", b""]
+
+
+async def test_a_body_that_has_come_is_taken_whole_and_only_once() -> None:
+    taken: list[bytes | None] = []
+
+    async def app(line: Line, send: Any) -> None:
+        taken.append(line.take_body())
+        taken.append(line.take_body())
+        await send({"type": "http.response.body", "body": b"end"})
+
+    async with served(app, reads=False) as port:
+        for pieces in ((b"abc",), (b"a",)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(REQUEST.replace(b"length: 0", b"length: 3") + pieces[0])
+            await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+            writer.close()
+    assert taken == [b"abc", b"", None, None]

@@ -52,7 +52,7 @@ async def test_a_reservation_past_its_deadline_is_503_and_discarded_when_it_comm
     make_ledger: MakeLedger, books: Books
 ) -> None:
     await books.add_budget(1_000_000)
-    ledger = await make_ledger(reserve_timeout_s=0.3)
+    ledger = await make_ledger(reserve_timeout_s=3.0)
     ledger.settle(settlement(await ledger.reserve(reservation("req_0")), NOW))
     await asyncio.sleep(0.1)
     async with books.database.transaction() as connection:
@@ -63,3 +63,24 @@ async def test_a_reservation_past_its_deadline_is_503_and_discarded_when_it_comm
     await ledger.drain()
     assert await books.count("hold") == 0
     assert await books.held_and_spent() == (0, COST)
+
+
+async def test_a_caller_that_leaves_as_the_answer_comes_leaves_no_hold(
+    make_ledger: MakeLedger, books: Books
+) -> None:
+    """Cancelled from the moment of asking to after the commit, turn by turn of the loop."""
+    await books.add_budget(1_000_000)
+    ledger = await make_ledger()
+    for turns in range(40):
+        task = asyncio.create_task(ledger.reserve(reservation(f"req_{turns}")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        [result] = await asyncio.gather(task, return_exceptions=True)
+        if not isinstance(result, BaseException):
+            ledger.release(RequestId(f"req_{turns}"), "test")
+    [beside] = await asyncio.gather(ledger.reserve(reservation("req_beside")))
+    ledger.release(beside.request_id, "test")
+    await ledger.drain()
+    assert await books.count("hold") == 0
+    assert await books.held_and_spent() == (0, 0)

@@ -101,3 +101,31 @@ async def test_stopping_fails_the_calls_that_wait() -> None:
         with pytest.raises(ChannelLost):
             await call
         await cache.aclose()
+
+
+async def test_a_connection_that_the_server_closed_is_made_anew_and_nothing_is_lost(cache_url: str) -> None:
+    """An idle connection may be closed by the server or what is in between: that is no outage."""
+    cache = cache_of(cache_url)
+    events: list[str] = []
+    channel = ScriptChannel(cache, APPEND, lambda: events.append("lost"), ignore, ignore)
+    channel.start()
+    assert await channel.call(("list",), ("first",), ignore) == 1
+    await cache.client_kill_filter(_type="normal", skipme=True)
+    assert await channel.call(("list",), ("second",), ignore) == 2
+    assert events == []
+    await channel.stop(1)
+    await cache.aclose()
+
+
+async def test_a_script_that_fails_fails_its_call_alone(cache_url: str) -> None:
+    cache = cache_of(cache_url)
+    channel = ScriptChannel(cache, APPEND, ignore, ignore, ignore)
+    await cache.set("text", "no list")
+    channel.start()
+    calls = [channel.call((key,), ("x",), ignore) for key in ("list", "text", "list")]
+    first, refused, last = await asyncio.gather(*calls, return_exceptions=True)
+    assert (first, last) == (1, 2)
+    assert isinstance(refused, ChannelLost)
+    assert channel.up
+    await channel.stop(1)
+    await cache.aclose()

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +73,10 @@ def test_traceback_is_masked_too(stream: io.StringIO) -> None:
 def test_level_is_respected(stream: io.StringIO) -> None:
     get_logger("gateway.x").debug("quiet")
     assert lines(stream) == []
+
+
+def test_no_value_is_too_strange_for_a_line(stream: io.StringIO) -> None:
+    configure_logging("info", stream)
+    get_logger("test").info("strange", huge=2**70, broken="\ud800", path=Path("/x"), nested={1: b"b"})
+    line = json.loads(stream.getvalue())
+    assert (line["huge"], line["broken"], line["path"]) == (2**70, "\ud800", "/x")

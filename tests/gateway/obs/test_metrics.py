@@ -1,6 +1,6 @@
 """Metrics: labels come from the registry only, and are capped."""
 
-from gateway.obs.metrics import OTHER, LabelValues, Metrics
+from gateway.obs.metrics import OTHER, Children, LabelValues, Metrics
 
 
 def test_label_values_come_from_the_registry_only() -> None:
@@ -32,3 +32,13 @@ def test_two_processes_in_one_interpreter_do_not_share_counts() -> None:
     first, second = Metrics(), Metrics()
     first.limiter_cache_failures.inc()
     assert "tollway_limiter_cache_failures_total 0.0" in second.render().decode()
+
+
+def test_children_are_their_instruments_own() -> None:
+    metrics = Metrics()
+    children = Children(metrics.requests)
+    for _ in range(2):
+        children["t", "m", "models", 200].inc()
+    labels = {"tenant": "t", "model": "m", "endpoint": "models", "code": "200"}
+    assert metrics.registry.get_sample_value("tollway_requests_total", labels) == 2
+    assert len(children) == 1

@@ -17,7 +17,7 @@ async def expire(deadlines: Deadlines, steps: int = 0, writing: bool = False) ->
 
 
 async def wait_in(deadlines: Deadlines, steps: int, writing: bool) -> None:
-    async with deadlines.watch():
+    async with deadlines:
         for _ in range(steps):
             await asyncio.sleep(SHORT_S / 2)
             deadlines.progress()
@@ -45,7 +45,7 @@ async def test_a_slow_reader_is_told_from_a_slow_engine() -> None:
 
 async def test_total_spans_attempts() -> None:
     deadlines = Deadlines(Timeouts(LONG_S, LONG_S, LONG_S, SHORT_S), streaming=True)
-    async with deadlines.watch():
+    async with deadlines:
         await asyncio.sleep(0)
     await expire(deadlines)
     assert deadlines.expired == "total"
@@ -65,7 +65,7 @@ async def test_a_whole_answer_has_no_first_token() -> None:
 
 async def test_nothing_expires_after_the_end() -> None:
     deadlines = Deadlines(Timeouts(LONG_S, SHORT_S, SHORT_S, SHORT_S), streaming=True)
-    async with deadlines.watch():
+    async with deadlines:
         deadlines.progress()
     await asyncio.sleep(SHORT_S * 2)
     assert deadlines.expired is None
@@ -75,7 +75,7 @@ async def test_silence_is_told_until_there_is_progress() -> None:
     pulses: list[int] = []
     timeouts = Timeouts(LONG_S, LONG_S, LONG_S, LONG_S, keep_alive_s=SHORT_S / 5)
     deadlines = Deadlines(timeouts, streaming=True, on_silence=lambda: pulses.append(1))
-    async with deadlines.watch():
+    async with deadlines:
         while len(pulses) < 3:  # noqa: ASYNC110  # a timer has no event
             await asyncio.sleep(SHORT_S / 10)
         deadlines.progress()
