@@ -15,11 +15,11 @@ const RANGES = [
   ["24h", "Last 24 hours", 86_400, "1h", 24],
   ["7d", "Last 7 days", 604_800, "1h", 168],
 ] as const;
-/** One hue, three strengths. */
+/** One hue, three strengths, told from the ground in both themes. */
 const LINES = [
-  ["p50_ms", "p50", "#9db1f7"],
-  ["p95_ms", "p95", "#5873ea"],
-  ["p99_ms", "p99", "#3346a8"],
+  ["p50_ms", "p50", "var(--p50)"],
+  ["p95_ms", "p95", "var(--p95)"],
+  ["p99_ms", "p99", "var(--p99)"],
 ] as const;
 
 interface Props {
