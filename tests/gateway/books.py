@@ -1,6 +1,9 @@
 """Fixtures: ledgers on a real database, and plain SQL to look at what they did."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ from sqlalchemy import text
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database
 from gateway.ids import GatewayId, IdSource
+from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.service import Ledger
-from gateway.ledger.types import Prices
+from gateway.ledger.types import Hold, Prices
 from gateway.obs.metrics import Metrics
 from gateway.settings import DatabaseSettings, LedgerSettings
-from tests.gateway.ledger.builders import PRICES
+from tests.gateway.ledger.builders import PRICES, reservation
 from tests.patience import LONG_S, PatientDatabase
 
 MakeLedger = Callable[..., Awaitable[Ledger]]
@@ -24,6 +28,16 @@ MakeLedger = Callable[..., Awaitable[Ledger]]
 def patient(url: str, **changes: Any) -> DatabaseSettings:
     """What a busy machine delays is no fault: a test that means a time limit sets it."""
     return PatientDatabase(url=SecretStr(url), **changes)
+
+
+async def once_admitted(ledger: Ledger, name: str) -> Hold:
+    """By a new request each time, as callers try again: for ledgers whose limits a slow machine misses now and then."""
+    async with asyncio.timeout(60):
+        for number in count():
+            with suppress(LedgerUnavailable):
+                return await ledger.reserve(reservation(f"{name}_{number}"))
+            await asyncio.sleep(0.05)
+    raise AssertionError("never admitted")
 
 
 class Books:

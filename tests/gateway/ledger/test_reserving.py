@@ -7,7 +7,7 @@ import pytest
 
 from gateway.ids import RequestId
 from gateway.ledger.errors import LedgerUnavailable, ReservationFailed
-from tests.gateway.books import Books, MakeLedger
+from tests.gateway.books import Books, MakeLedger, once_admitted
 from tests.gateway.ledger.builders import reservation, settlement
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -52,9 +52,11 @@ async def test_a_reservation_past_its_deadline_is_503_and_discarded_when_it_comm
     make_ledger: MakeLedger, books: Books
 ) -> None:
     await books.add_budget(1_000_000)
-    ledger = await make_ledger(reserve_timeout_s=3.0)
-    ledger.settle(settlement(await ledger.reserve(reservation("req_0")), NOW))
-    await asyncio.sleep(0.1)
+    ledger = await make_ledger(reserve_timeout_s=1.0)
+    ledger.settle(settlement(await once_admitted(ledger, "first"), NOW))
+    async with asyncio.timeout(60):
+        while not await books.count("usage_event"):  # noqa: ASYNC110  (the condition is in the database)
+            await asyncio.sleep(0.01)
     async with books.database.transaction() as connection:
         await connection.exec_driver_sql("SELECT * FROM budget_period FOR UPDATE")
         with pytest.raises(LedgerUnavailable) as late:

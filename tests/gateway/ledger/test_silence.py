@@ -5,7 +5,7 @@ The limits are set short on one side only, so that a slow machine takes longer a
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
@@ -13,10 +13,8 @@ from structlog.testing import capture_logs
 
 from gateway.ids import RequestId
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.service import Ledger
-from gateway.ledger.types import Hold
 from tests.fakes.tcp_proxy import TcpProxy
-from tests.gateway.books import Books, MakeLedger
+from tests.gateway.books import Books, MakeLedger, once_admitted
 from tests.gateway.ledger.builders import reservation, settlement
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -28,16 +26,6 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not await condition():  # noqa: ASYNC110  (the condition is in the database)
             await asyncio.sleep(0.05)
-
-
-async def _once_admitted(ledger: Ledger, name: str) -> Hold:
-    """By a new request each time, as callers try again."""
-    async with asyncio.timeout(WAIT_S):
-        for number in range(10_000):
-            with suppress(LedgerUnavailable):
-                return await ledger.reserve(reservation(f"{name}_{number}"))
-            await asyncio.sleep(0.05)
-    raise AssertionError("never admitted")
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -52,7 +40,7 @@ async def test_a_partition_is_noticed_ends_and_loses_or_doubles_nothing(
     await proxy.restore()
     limits = {"connect_timeout_s": 2, "statement_timeout_s": 2}
     ledger = await make_ledger(url=proxy.url, database=limits, reserve_timeout_s=1.0)
-    first = await _once_admitted(ledger, "first")
+    first = await once_admitted(ledger, "first")
 
     async def is_quiet() -> bool:
         return not ledger._outage.is_active
@@ -69,7 +57,7 @@ async def test_a_partition_is_noticed_ends_and_loses_or_doubles_nothing(
 
         await _until(has_begun)
         proxy.speak(late=late)
-        second = await _once_admitted(ledger, "second")
+        second = await once_admitted(ledger, "second")
 
         async def is_over() -> bool:
             return not ledger._outage.is_active and await books.count("usage_event") == 1
@@ -105,7 +93,7 @@ async def test_what_commits_after_it_was_given_up_leaves_no_hold(
     monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 59_000)
     await books.add_budget(10**9)
     ledger = await make_ledger(database={"statement_timeout_s": 60})
-    first = await _once_admitted(ledger, "first")
+    first = await once_admitted(ledger, "first")
 
     async def is_resolved() -> bool:
         return not ledger._reserver._doubts and ledger._settler.is_idle
@@ -116,7 +104,7 @@ async def test_what_commits_after_it_was_given_up_leaves_no_hold(
             await ledger.reserve(reservation("lost"))
         assert ledger._reserver._doubts
         await _until(is_resolved)
-    second = await _once_admitted(ledger, "second")
+    second = await once_admitted(ledger, "second")
     for hold in (first, second):
         ledger.release(hold.request_id, "test")
     await ledger.drain()
