@@ -20,8 +20,9 @@ from kernels.expand_batch import allocate_batch, expand_batch
 from kernels.fresh_keys import FreshKeys
 from kernels.gated_act import gated_act_triton
 from kernels.greedy import choose_greedily_triton
-from kernels.matmul_fp8 import arrivals, matmul_fp8_triton
+from kernels.matmul_fp8 import Launch, arrivals, choose_launch, matmul_fp8, matmul_fp8_triton
 from kernels.matvec import matvec_triton
+from kernels.matvec_fp8 import matvec_fp8_triton
 from kernels.paged_attention import paged_attention_triton
 from kernels.quantize import quantize_rows_triton
 from kernels.race import allocate_race, run_race
@@ -141,18 +142,29 @@ def _product(tokens: int, rows: int, columns: int, act: str | None, added: bool,
 
 
 def _fp8_products(sizes: Sizes) -> Iterator[Case]:
-    for name, rows, columns, _ in _weights(sizes):
-        for tokens in (1, 32, 64):
+    for name, rows, columns, act in _weights(sizes):
+        for tokens in (1, 8, 32, 64, 128, 256):
+            launch = choose_launch(tokens, rows, columns, may_split=True)
+            op = "matvec_fp8" if tokens == 1 else "library fp8" if launch is None else "matmul_fp8"
             # fp8 operations count half: the units do twice as many.
             sums = rows * columns + 2 * tokens * (rows + columns), tokens * rows * columns
-            arguments = (tokens, rows, columns)
-            yield _case("matmul_fp8", f"{name} × {tokens}", *sums, sizes.cold_bytes, _fp8_product, *arguments)
+            arguments = (tokens, rows, columns, act, name in ("out", "down"), launch)
+            yield _case(op, f"{name} × {tokens}", *sums, sizes.cold_bytes, _fp8_product, *arguments)
 
 
-def _fp8_product(tokens: int, rows: int, columns: int) -> Run:
+def _fp8_product(
+    tokens: int, rows: int, columns: int, act: str | None, added: bool, launch: Launch | None
+) -> Run:
     x, weight, scale = _random(tokens, columns), _random(rows, columns).to(E4M3), torch.ones(rows)
     (q, x_scale), arrived = quantize_rows_triton(x), torch.zeros(arrivals(rows), dtype=torch.int32)
-    return lambda: matmul_fp8_triton(q, x_scale, weight, scale, x.dtype, arrived=arrived)
+    residual = _random(tokens, rows) if added else None
+    if tokens == 1:
+        return lambda: matvec_fp8_triton(q, x_scale, weight, scale, x.dtype, act=act, residual=residual)
+    if launch is None:
+        return lambda: matmul_fp8(q, x_scale, weight, scale, x.dtype, residual=residual)
+    return lambda: matmul_fp8_triton(
+        q, x_scale, weight, scale, x.dtype, launch, residual=residual, arrived=arrived
+    )
 
 
 def _pointwise(sizes: Sizes) -> Iterator[Case]:

@@ -2,8 +2,6 @@
 
     z = W · (x / sqrt(mean(x²) + eps) · norm) + bias,   y = z + residual   or   act(z[:F]) · z[F:]
 
-W may be fp8 (e4m3) with one scale a row; x and the sum stay what they are.
-
 Place in the path: layers, for steps of a single token, → here. CPU tensors go to plain torch, CUDA tensors to
 Triton. Knows no model. A step of one token is a walk over the weights at the speed of memory; cuBLAS reaches 55 to
 82 % of it at these shapes. Here each program takes a few rows of W, multiplies on the FMA units (2 operations per
@@ -51,7 +49,6 @@ def matvec(
     x: Tensor,
     weight: Tensor,
     *,
-    scale: Tensor | None = None,
     bias: Tensor | None = None,
     norm: Tensor | None = None,
     eps: float = 0.0,
@@ -60,17 +57,16 @@ def matvec(
 ) -> Tensor:
     """y [1, N], or [1, N / 2] with `act` ("silu" or "gelu_tanh"; the first half of W's rows is the gate).
 
-    x [1, K], weight [N, K] row after row, scale fp32 [N] of its rows, bias [N], norm fp32 [K], residual [1, N].
+    x [1, K], weight [N, K] row after row, bias [N], norm fp32 [K], residual [1, N].
     """
     run = matvec_triton if x.is_cuda else matvec_reference
-    return run(x, weight, scale=scale, bias=bias, norm=norm, eps=eps, act=act, residual=residual)
+    return run(x, weight, bias=bias, norm=norm, eps=eps, act=act, residual=residual)
 
 
 def matvec_reference(
     x: Tensor,
     weight: Tensor,
     *,
-    scale: Tensor | None = None,
     bias: Tensor | None = None,
     norm: Tensor | None = None,
     eps: float = 0.0,
@@ -80,8 +76,6 @@ def matvec_reference(
     """The same in plain torch, rounding to x's dtype between the ops."""
     if norm is not None:
         x, _ = reference.rms_norm(x, norm, eps)
-    if scale is not None:
-        weight = (weight.float() * scale[:, None]).to(x.dtype)
     y = functional.linear(x, weight, bias)
     if act is not None:
         y = reference.gated_act(y, act)
@@ -92,7 +86,6 @@ def matvec_triton(
     x: Tensor,
     weight: Tensor,
     *,
-    scale: Tensor | None = None,
     bias: Tensor | None = None,
     norm: Tensor | None = None,
     eps: float = 0.0,
@@ -109,13 +102,13 @@ def matvec_triton(
     y = torch.empty(1, outputs, dtype=x.dtype, device=x.device)
     if act is not None:
         _gated_matvec[(min(outputs, _SHARED_PROGRAMS),)](
-            x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
+            x, weight, bias, norm, residual, y, outputs, columns, eps,
             ACT=act, COLUMNS=triton.next_power_of_2(columns), PDL=x.is_cuda, num_warps=4, **pdl_options(x),
         )  # fmt: skip
         return y
     strip = strip or _strip(outputs, columns)
     _matvec[(triton.cdiv(outputs, strip.rows),)](
-        x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
+        x, weight, bias, norm, residual, y, outputs, columns, eps,
         BLOCK_ROWS=strip.rows, BLOCK_COLUMNS=strip.columns, PDL=x.is_cuda, num_warps=strip.warps, **pdl_options(x),
     )  # fmt: skip
     return y
@@ -136,17 +129,8 @@ def _tile(weight, row, start, columns, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _scaled(z, row, scale, bias):
-    if scale is not None:
-        z *= tl.load(scale + row)
-    if bias is not None:
-        z += tl.load(bias + row).to(tl.float32)
-    return z
-
-
-@triton.jit
 def _matvec(
-    x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
+    x, weight, bias, norm, residual, y, outputs, columns, eps,
     BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -170,7 +154,8 @@ def _matvec(
     z = tl.sum(acc, 1)
     if norm is not None:
         z *= 1 / tl.sqrt_rn(tl.sum(square, 0) / columns + eps)
-    z = _scaled(z, weight_row, scale, bias)
+    if bias is not None:
+        z += tl.load(bias + weight_row).to(tl.float32)
     if residual is not None:
         z += tl.load(residual + row, there, 0).to(tl.float32)
     tl.store(y + row, z, there)
@@ -178,7 +163,7 @@ def _matvec(
 
 @triton.jit
 def _gated_matvec(
-    x, weight, scale, bias, norm, residual, y, outputs, columns, eps,
+    x, weight, bias, norm, residual, y, outputs, columns, eps,
     ACT: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     first, stride = tl.program_id(0), tl.num_programs(0)
@@ -195,7 +180,8 @@ def _gated_matvec(
     for row in tl.range(first, outputs, stride):
         both = tl.sum(w.to(tl.float32) * value[None, :], 1) * inverse_rms
         w = _tile(weight, tl.minimum(row + stride, outputs - 1) + half, 0, columns, COLUMNS)
-        both = _scaled(both, row + half, scale, bias)
+        if bias is not None:
+            both += tl.load(bias + row + half).to(tl.float32)
         z = tl.sum(tl.where(half == 0, both, 0.0), 0)
         up = tl.sum(tl.where(half == 0, 0.0, both), 0)
         if ACT == "silu":

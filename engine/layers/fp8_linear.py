@@ -18,7 +18,8 @@ from engine.layers.norm import RMSNorm
 from engine.models.model_config import GatedAct
 from kernels.e4m3 import E4M3
 from kernels.gated_act import gated_act
-from kernels.matmul_fp8 import Launch, arrivals, matmul_fp8
+from kernels.matmul_fp8 import Launch, arrivals, matmul_fp8, takes_vector
+from kernels.matvec_fp8 import matvec_fp8_triton
 from kernels.quantize import gated_act_fp8, quantize_rows, rms_norm_fp8
 
 
@@ -63,11 +64,14 @@ class Fp8Linear:
 
     def gated(self, x: Tensor, norm: RMSNorm, act: GatedAct) -> Tensor:
         """act(g) · u for the product g | u of norm(x)."""
+        if self._takes_vector(x):
+            rows = _quantized(x, norm)
+            return matvec_fp8_triton(*rows, self._weight, self._scale, self._dtype, bias=self._bias, act=act)
         return gated_act(self(x, norm), act)
 
     def gated_rows(self, x: Tensor, norm: RMSNorm, act: GatedAct) -> Tensor | Fp8Rows:
         """The same for another `Fp8Linear`, which takes it quantised where it would quantise it anyway."""
-        if self._widened is not None:
+        if self._widened is not None or self._takes_vector(x):
             return self.gated(x, norm, act)
         return Fp8Rows(*gated_act_fp8(self(x, norm), act))
 
@@ -76,6 +80,10 @@ class Fp8Linear:
         if self._widened is not None:
             return stream + self(x)
         return self._product(_quantized(x, None), residual=stream)
+
+    def _takes_vector(self, x: Tensor) -> bool:
+        """Whether x is a single token on a GPU, whose activation comes with the product."""
+        return self._launch is None and takes_vector(x)
 
     def _product(self, rows: Fp8Rows, residual: Tensor | None = None) -> Tensor:
         return matmul_fp8(

@@ -32,9 +32,10 @@ from kernels.gated_act import gated_act_triton
 from kernels.greedy import choose_greedily_triton
 from kernels.logit_edits import edit_logits
 from kernels.logprobs import allocate_logprobs, find_logprobs
-from kernels.matmul_fp8 import arrivals, matmul_fp8_triton
+from kernels.matmul_fp8 import arrivals, choose_launch, matmul_fp8_triton
 from kernels.matvec import matvec_triton
-from kernels.paged_attention import WIDE_LAUNCH_MANY, paged_attention_triton
+from kernels.matvec_fp8 import matvec_fp8_triton
+from kernels.paged_attention import NARROW_LAUNCH_MANY_FP8, WIDE_LAUNCH_MANY, paged_attention_triton
 from kernels.penalties import penalise_triton
 from kernels.quantize import gated_act_fp8_triton, quantize_rows_triton, rms_norm_fp8_triton
 from kernels.race import allocate_race, run_race
@@ -61,8 +62,7 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 def _compile(kernel: JITFunction, *args: Any, grid: object, warmup: bool, **kwargs: Any) -> None:
     names = [parameter.name for parameter in kernel.params]
     bound = dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
-    if "PDL" in names:
-        bound["PDL"] = True
+    bound |= {name: True for name in ("PDL", "ON_DEVICE") if name in names}
     options = {k: v for k, v in kwargs.items() if k not in names}
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
@@ -81,7 +81,16 @@ def _compile(kernel: JITFunction, *args: Any, grid: object, warmup: bool, **kwar
     }
     source = ASTSource(kernel, signature, constants, aligned)
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    print(json.dumps({"name": kernel.__name__, "shared": compiled.metadata.shared} | _usage(compiled)))
+    print(
+        json.dumps(
+            {
+                "name": kernel.__name__,
+                "shared": compiled.metadata.shared,
+                "warps": compiled.metadata.num_warps,
+            }
+            | _usage(compiled)
+        )
+    )
 
 
 def _usage(compiled: Any) -> dict[str, int]:
@@ -126,10 +135,12 @@ def main() -> None:
         for launch in (None, WIDE_LAUNCH_MANY):
             for kv, scale in zip(pools, scales, strict=True):
                 paged_attention_triton(q, kv, table, 0.1, None, plan, scale, wide_launch=launch)
+        sized = plan.sized(ROWS, TOKENS, wide=False)
+        many = NARROW_LAUNCH_MANY_FP8
+        paged_attention_triton(q, pools[1], table, 0.1, None, sized, scales[1], narrow_launch=many)
         for kv, scale in zip(pools, scales, strict=True):
             for norm in (None, weight[:DIM]):
                 fresh = FreshKeys(k, v, slots, torch.zeros(64, DIM), norm, norm)
-                sized = plan.sized(ROWS, TOKENS, wide=False)
                 paged_attention_triton(q, kv, table, 0.1, None, sized, scale, fresh)
     _fixed(q, pools, scales)
     _step_inputs(slots.device)
@@ -148,7 +159,7 @@ def _fixed(q: Tensor, pools: list[Tensor], scales: list[Tensor | None]) -> None:
         weight, x = torch.empty(rows, columns).bfloat16(), torch.empty(TOKENS, columns).bfloat16()
         small_matmul_triton(x, weight, GPU_TILE, block_tokens=GPU_TOKENS)
         quantized, ones = weight.to(E4M3), torch.ones(max(rows, TOKENS))
-        matmul_fp8_triton(x.to(E4M3), ones[:TOKENS, None], quantized, ones[:rows], x.dtype, launch=FP8_LAUNCH)
+        matmul_fp8_triton(x.to(E4M3), ones[:TOKENS, None], quantized, ones[:rows], x.dtype, FP8_LAUNCH)
 
 
 def _few_tokens(x: Tensor) -> None:
@@ -176,14 +187,24 @@ def _few_tokens(x: Tensor) -> None:
 
 def _fp8_weights(x: Tensor, norm: Tensor) -> None:
     quantize_rows_triton(x)
-    q, scale = rms_norm_fp8_triton(x, norm, 1e-5)
+    _, scale = rms_norm_fp8_triton(x, norm, 1e-5)
     gated_act_fp8_triton(torch.zeros(TOKENS, 2 * FFN, dtype=torch.bfloat16), "silu")
-    square, wide = torch.zeros(HIDDEN, HIDDEN, dtype=E4M3), torch.zeros(FFN * 2, HIDDEN, dtype=E4M3)
-    for tokens in (16, 32, 48):
-        matmul_fp8_triton(q[:tokens], scale[:tokens], square, square[:, 0].float(), x.dtype, residual=x)
-        matmul_fp8_triton(q[:tokens], scale[:tokens], wide, wide[:, 0].float(), x.dtype)
-    arrived = torch.zeros(arrivals(HIDDEN), dtype=torch.int32)
-    matmul_fp8_triton(q[:1], scale[:1], square, norm, x.dtype, residual=x[:1], arrived=arrived)
+    for rows, columns in ((HIDDEN, HIDDEN), (2 * FFN, HIDDEN), (HIDDEN, FFN)):
+        weight = torch.zeros(rows, columns, dtype=E4M3)
+        act = "silu" if rows > FFN else None
+        matvec_fp8_triton(weight[:1], scale[:1], weight, weight[:, 0].float(), x.dtype, act=act)
+        arrived = torch.zeros(arrivals(rows), dtype=torch.int32)
+        for tokens in (16, 32, 64, 128, 256):
+            launch = choose_launch(tokens, rows, columns, may_split=True)
+            if launch is not None:
+                inputs, residual = (
+                    torch.zeros(tokens, columns, dtype=E4M3),
+                    torch.zeros(tokens, rows, dtype=x.dtype),
+                )
+                matmul_fp8_triton(
+                    inputs, torch.zeros(tokens, 1), weight, weight[:, 0].float(), x.dtype, launch,
+                    residual=None if act else residual, arrived=arrived,
+                )  # fmt: skip
 
 
 def _step_inputs(device: torch.device) -> None:

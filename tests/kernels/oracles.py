@@ -19,10 +19,22 @@ TOLERANCE = {torch.float32: (2e-5, 2e-5), torch.bfloat16: (2e-2, 2e-2), torch.fl
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
-def assert_close(actual: Tensor, expected: Tensor) -> None:
-    """Compares an op's result with a float64 oracle at the tolerance of the result's dtype."""
+def assert_close(actual: Tensor, expected: Tensor, slack: Tensor | None = None) -> None:
+    """Compares an op's result with a float64 oracle at the tolerance of the result's dtype, and `slack` beside it."""
     absolute, relative = TOLERANCE[actual.dtype]
-    torch.testing.assert_close(actual.double(), expected.double(), atol=absolute, rtol=relative)
+    if slack is None:
+        torch.testing.assert_close(actual.double(), expected.double(), atol=absolute, rtol=relative)
+        return
+    error = (actual.double() - expected.double()).abs()
+    allowed = absolute + relative * expected.double().abs() + slack
+    assert (error <= allowed).all(), f"{float((error - allowed).max())} too far"
+
+
+def fp8_slack(q: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, unit: float) -> Tensor:
+    """[T, N]: how far sums of q · w [T, K] × [N, K] may be off that round each step to `unit` of its size, with random
+    signs: four times `unit` times the root of the sum of squared products."""
+    squares = q.double().square() @ weight.double().square().T
+    return 4 * unit * squares.sqrt() * scale.double() * weight_scale.double()
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

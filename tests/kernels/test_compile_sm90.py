@@ -10,13 +10,15 @@ import sys
 from tests.tidy.tree import ROOT
 
 SHARED_BYTES_MAX = 227 * 1024
+REGISTERS = 65_536
+"""Of a multiprocessor."""
 
 
 def test_no_spills_and_shared_memory_fits() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.kernels.compile_sm90"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=850,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     kernels = [json.loads(line) for line in done.stdout.splitlines()]
@@ -29,6 +31,7 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_matvec",
         "_gated_matvec",
         "_matmul_fp8",
+        "_matvec_fp8",
         "_quantize",
         "_edit",
         "_count_uses",
@@ -46,7 +49,12 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_small_matmul",
         "_merge",
     }
-    assert sum(kernel["name"] in ("_narrow", "_wide") for kernel in kernels) == 26
+    assert sum(kernel["name"] in ("_narrow", "_wide") for kernel in kernels) == 28
     for kernel in kernels:
+        if kernel["name"] == "_narrow":
+            # 154 instead of 126 made 369 µs 414 at 256 rows of 1,536 keys.
+            assert kernel["reg"] * 32 * kernel["warps"] <= REGISTERS // 4, (
+                f"under four on a multiprocessor: {kernel}"
+            )
         assert kernel["shared"] <= SHARED_BYTES_MAX, kernel
         assert kernel["stack"] == kernel["local"] == 0, f"spills: {kernel}"

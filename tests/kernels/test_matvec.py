@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.e4m3 import to_e4m3
 from kernels.matvec import matvec_reference, matvec_triton
 from tests.kernels import oracles
 
@@ -37,7 +36,7 @@ def _expected(x: Tensor, weight: Tensor, bias: Tensor | None, norm: Tensor | Non
 @pytest.mark.parametrize("dtype", oracles.DTYPES)
 @pytest.mark.parametrize("act", [None, "silu", "gelu_tanh"])
 @pytest.mark.parametrize("normed", [False, True])
-@pytest.mark.parametrize("shape", [(52, 97), (64, 2080)])
+@pytest.mark.parametrize("shape", [(52, 97), (20, 4200)])
 def test_matches_formula(
     matvec: Op, shape: tuple[int, int], normed: bool, act: str | None, dtype: torch.dtype
 ) -> None:
@@ -59,13 +58,3 @@ def test_bias_and_residual(matvec: Op) -> None:
 def test_gated_bias(matvec: Op) -> None:
     x, weight, bias = torch.randn(1, 33), torch.randn(20, 33) / 6, torch.randn(20)
     oracles.assert_close(matvec(x, weight, bias=bias, act="silu"), _expected(x, weight, bias, None, "silu"))
-
-
-@pytest.mark.parametrize("act", [None, "silu"])
-@pytest.mark.parametrize("columns", [97, 4200])
-def test_fp8_weight(matvec: Op, act: str | None, columns: int) -> None:
-    x, norm, bias = torch.randn(1, columns), torch.rand(columns) + 0.5, torch.randn(52)
-    weight, scale = to_e4m3(torch.randn(52, columns) * 30), torch.rand(52) / 30 / columns**0.5
-    wide = weight.double() * scale.double()[:, None]
-    y = matvec(x, weight, scale=scale, bias=bias, norm=norm, eps=1e-5, act=act)
-    oracles.assert_close(y, _expected(x, wide, bias, norm, act))

@@ -67,4 +67,4 @@ def test_a_nan_stays_in_its_row() -> None:
     x[1, 7] = float("nan")
     q, scale = quantize.quantize_rows(x)
     assert (q.float() * scale)[0].eq(1).all()
-    assert (q.float() * scale)[1].isnan().all()
+    assert (q.float() * scale)[1, 7].isnan()
