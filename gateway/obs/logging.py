@@ -5,14 +5,12 @@ Prompts and keys never reach a line: fields that could hold them are dropped by 
 like a key is masked in what remains, tracebacks included. It does not know where lines are collected.
 """
 
-import json
 import logging
 import re
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any, TextIO
 
-import orjson
 import structlog
 from structlog.contextvars import bind_contextvars, clear_contextvars, merge_contextvars
 
@@ -40,7 +38,7 @@ def configure_logging(level: str, stream: TextIO = sys.stdout) -> None:
     ]
     structlog.configure(
         # Straight to the stream: every request has a line, and a record of the standard library costs as much again.
-        processors=[*shared, structlog.processors.JSONRenderer(_json)],
+        processors=[*shared, structlog.processors.JSONRenderer()],
         logger_factory=lambda name="": _Lines(stream, name),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         cache_logger_on_first_use=False,
@@ -92,13 +90,6 @@ class _Lines:
         self._stream.flush()
 
     debug = info = warning = error = critical = exception = msg
-
-
-def _json(event: object, default: Callable[[Any], Any]) -> str:
-    try:
-        return orjson.dumps(event, default=default, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # it is strict about numbers beyond 64 bits and broken texts
-        return json.dumps(event, default=default)
 
 
 def _drop_forbidden(_logger: object, _method: str, event: Event) -> Event:
