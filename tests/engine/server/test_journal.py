@@ -143,10 +143,12 @@ async def test_a_full_disk_fails_the_write_and_hides_nothing(
 ) -> None:
     writer = Journal(tmp_path, 0, lambda: 1)
     writer.write(record("a"))
-    write = os.write
+    (segment,) = segments.list_segments(tmp_path)
+    whole, write = segment.path.read_bytes(), os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
     with pytest.raises(OSError, match="disk is full"):
         writer.write(record("b"))
+    assert segment.path.read_bytes() == whole, "not even a torn frame"
     monkeypatch.setattr(os, "write", write)
     writer.write(record("c"))
     assert names(tmp_path) == ["start a", "start c"]
