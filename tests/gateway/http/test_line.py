@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from pydantic import SecretStr
 
-from gateway.http.line import LINE, Line
+from gateway.http.line import LINE, HeldHead, Line
 from gateway.serving import server_config
 from gateway.settings import SecuritySettings, Settings
 
@@ -171,3 +171,25 @@ async def test_a_body_that_has_come_is_taken_whole_and_only_once() -> None:
             await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), WAIT_S)
             writer.close()
     assert taken == [b"abc", b"", None, None]
+
+
+class Wire:
+    """A cycle with its transport, which notes each write."""
+
+    def __init__(self) -> None:
+        self.transport: Any = self
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+async def test_a_head_and_what_follows_are_one_write() -> None:
+    wire = Wire()
+    held = HeldHead(wire, asyncio.get_running_loop())  # type: ignore[arg-type]  # has what it uses
+    held.write(b"head ")
+    held.write(b"body")
+    assert wire.written == [b"head body"]
+    assert wire.transport is wire
+    await asyncio.sleep(0)
+    assert wire.written == [b"head body"]
