@@ -104,7 +104,7 @@ class Gateway:
 
     async def __aenter__(self) -> Gateway:
         await self._start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(3 * LONG_S):
             while not self.app.feed.fresh or self.app.why_not_ready() is not None:
                 await self.app.feed.poll()
         if not self.admin_key:
@@ -141,7 +141,7 @@ class Gateway:
         )
         self._server = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._server.serve())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(3 * LONG_S):
             while not self._server.started and not self._serving.done():  # noqa: ASYNC110  # uvicorn has no event
                 await asyncio.sleep(0.005)
         assert self._server.started, "the gateway did not start"
@@ -227,7 +227,7 @@ class Gateway:
 
     async def refresh(self) -> None:
         """What a second of waiting for the revision feed would do."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(3 * LONG_S):
             while not await self.app.feed.poll():
                 pass
 

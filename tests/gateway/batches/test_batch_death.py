@@ -32,7 +32,7 @@ from tests.patience import PATIENT
 LINES = 48
 POINTS = ("reserve.committed", "batch.stored", "settle.before_commit")
 COST = 3 * 50 + 3 * 500
-TIMEOUT_S = 300
+TIMEOUT_S = 800
 LEASE_S = 120.0
 """A gateway that is only slow must not lose its own; that of one that was killed is ended by hand."""
 
