@@ -162,13 +162,15 @@ async def test_a_lingering_queue_gathers_and_is_not_held_up_by_its_end() -> None
         assert await queue.get() == [2]
 
 
-async def test_a_bug_fails_its_batch_and_not_the_loop() -> None:
+async def _given_up_by_serve(error: BaseException) -> type[Exception]:
+    """What the second of three batches was given up with whose commit raises `error`; the others are committed."""
     queue: BatchQueue[int] = BatchQueue(capacity=10, batch_max=1)
-    committed, given_up = [], []
+    committed: list[int] = []
+    given_up: list[tuple[list[int], type[Exception]]] = []
 
     async def commit(batch: list[int]) -> None:
         if batch == [1]:
-            raise LookupError("a bug")
+            raise error
         committed.extend(batch)
 
     for number in range(3):
@@ -176,27 +178,20 @@ async def test_a_bug_fails_its_batch_and_not_the_loop() -> None:
     queue.close()
     await serve(queue, commit, lambda batch, bug: given_up.append((batch, type(bug))), get_logger("test"))
     assert committed == [0, 2]
-    assert given_up == [([1], LookupError)]
+    [(batch, kind)] = given_up
+    assert batch == [1]
+    return kind
+
+
+async def test_a_bug_fails_its_batch_and_not_the_loop() -> None:
+    assert await _given_up_by_serve(LookupError("a bug")) is LookupError
 
 
 async def test_a_cancellation_that_nobody_asked_for_fails_its_batch_and_not_the_loop(
     database: Database,
 ) -> None:
     """As a driver may let one out. Whether the batch was committed is not known."""
-    queue: BatchQueue[int] = BatchQueue(capacity=10, batch_max=1)
-    committed, given_up = [], []
-
-    async def commit(batch: list[int]) -> None:
-        if batch == [1]:
-            raise asyncio.CancelledError
-        committed.extend(batch)
-
-    for number in range(3):
-        queue.put_nowait(number)
-    queue.close()
-    await serve(queue, commit, lambda batch, bug: given_up.append((batch, type(bug))), get_logger("test"))
-    assert committed == [0, 2]
-    assert given_up == [([1], CommitUnknown)]
+    assert await _given_up_by_serve(asyncio.CancelledError()) is CommitUnknown
 
     async def stray(*_: object) -> list[int]:
         raise asyncio.CancelledError
