@@ -141,9 +141,8 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def _refuse(self, error: ApiError) -> None:
-        if (
-            self._is_answering
-        ):  # the request before it: a second answer would be taken for a part of the first
+        # To the request before it: a second answer would be taken for a part of the first.
+        if self._is_answering:
             return self._cut(error.message)
         body = error.body()
         head = {"content-type": "application/json", "connection": "close", **error.headers}

@@ -199,9 +199,8 @@ class ScriptChannel:
             await line.send_packed_command(packed, check_health=False)
             return [await _reply(line) for _ in packed]
         except BaseException:
-            await line.disconnect(
-                nowait=True
-            )  # answers that nobody has read would be taken for the next ones
+            # Answers that nobody has read would be taken for the next ones.
+            await line.disconnect(nowait=True)
             raise
 
     async def _wait_for_recovery(self, batch: Sequence[_Item], error: BaseException) -> None:
