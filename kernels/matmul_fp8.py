@@ -94,7 +94,8 @@ def takes_vector(x: Tensor) -> bool:
 
 
 def arrivals(outputs: int) -> int:
-    """How many counters a product with `outputs` rows may need."""
+    """How many counters a product with `outputs` rows may need: launches that split columns have up to four tiles of
+    tokens, and no tile has fewer than 16 rows."""
     return 4 * -(-outputs // 16)
 
 
