@@ -26,7 +26,6 @@ from engine.bench.client import Target
 
 _START_S = 300.0
 _STOP_S = 30.0
-_LISTENING = "listening on "
 _SLACK_TOKENS = 64
 """Of context beyond prompt and answer, in both servers."""
 
@@ -86,20 +85,24 @@ def our_engine(model: Path, threads: int, slots: int, num_tokens: int) -> Iterat
 def llama_cpp(model: Path, threads: int, slots: int, num_tokens: int) -> Iterator[Server]:
     """llama.cpp's own server."""
     numbers = (threads, slots, slots * (num_tokens + _SLACK_TOKENS))
-    command = [sys.executable, "-m", "engine.bench.peer_servers", str(model), *map(str, numbers)]
-    with _log() as log, _process(command, log) as process:
-        url = _wait_address(process, log)
-        yield Server("llama.cpp", Target(f"{url}/v1", "peer"), process.pid)
+    with _log() as log:
+        address = log.with_name("address")
+        module = (sys.executable, "-m", "engine.bench.peer_servers")
+        command = [*module, str(model), *map(str, numbers), str(address)]
+        with _process(command, log) as process:
+            url = _wait_address(process, log, address)
+            yield Server("llama.cpp", Target(f"{url}/v1", "peer"), process.pid)
 
 
 def main(argv: Sequence[str]) -> None:
-    """The bare process: serve until stdin ends."""
+    """The bare process: serve until stdin ends; where it listens is written to the file `address`."""
     import xllamacpp
 
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     for name in ("threads", "slots", "context"):
         parser.add_argument(name, type=int)
+    parser.add_argument("address", type=Path)
     arguments = parser.parse_args(argv)
     params = xllamacpp.CommonParams()
     params.model.path = arguments.model
@@ -107,7 +110,10 @@ def main(argv: Sequence[str]) -> None:
     params.n_parallel, params.n_ctx = arguments.slots, arguments.context
     params.port = 0
     server = xllamacpp.Server(params)
-    print(f"{_LISTENING}{server.listening_address}", flush=True)
+    # Whole or not at all, and not on stdout, where the library's threads write between our bytes.
+    part = arguments.address.with_suffix(".part")
+    part.write_text(server.listening_address, encoding="utf-8")
+    part.replace(arguments.address)
     sys.stdin.read()
     # Its threads are native and have nothing to save.
     os._exit(0)
@@ -150,11 +156,10 @@ def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
                 return
 
 
-def _wait_address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _wait_address(process: subprocess.Popen[bytes], log: Path, address: Path) -> str:
     for _ in _while_starting(process, log):
-        for line in log.read_text(errors="replace").splitlines():
-            if line.startswith(_LISTENING):
-                return line.removeprefix(_LISTENING)
+        if address.exists():
+            return address.read_text(encoding="utf-8")
     raise AssertionError("unreachable: the loop ends by return or raise")
 
 
