@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,6 +12,7 @@ from engine.server import exchange as exchange_module
 from tests.engine.server.conftest import API_KEY, MODEL, Server
 
 CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+HEADERS = {"content-type": "application/json"}
 
 
 async def test_unknown_route_and_method(server: Server) -> None:
@@ -68,14 +71,23 @@ async def test_ignored_fields_are_named(server: Server) -> None:
             assert answer.headers["x-tollway-ignored"] == "user"
 
 
-async def test_body_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "MAX_BODY_BYTES", 1000)
-    async with (
-        server.session(API_KEY) as session,
-        session.post("/v1/completions", data=b"x" * 2000) as answer,
-    ):
-        assert answer.status == 413
-        assert (await answer.json())["error"]["type"] == "invalid_request_error"
+@pytest.mark.parametrize("announced", [True, False])
+async def test_body_limit(server: Server, monkeypatch: pytest.MonkeyPatch, announced: bool) -> None:
+    """To the byte, whether the length is told before (content-length) or only seen (chunks)."""
+    most = json.dumps({"model": MODEL, "prompt": "hi", "max_tokens": 1, "user": "x" * 900}).encode()
+    monkeypatch.setattr(exchange_module, "MAX_BODY_BYTES", len(most))
+    async with server.session(API_KEY) as session:
+        for raw, status in ((most, 200), (most + b" ", 413), (most + b" " * 100_000, 413)):
+            data = raw if announced else in_pieces(raw)
+            async with session.post("/v1/completions", data=data, headers=HEADERS) as answer:
+                assert answer.status == status
+                if status == 413:
+                    assert (await answer.json())["error"]["type"] == "invalid_request_error"
+
+
+async def in_pieces(raw: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(raw), 300):
+        yield raw[start : start + 300]
 
 
 @pytest.mark.parametrize("stream", [False, True])

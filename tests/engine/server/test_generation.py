@@ -82,6 +82,36 @@ async def test_disconnect_during_a_stream(server: Server) -> None:
     assert (end.request_id, end.attempt) == ("gw-1", 1)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_is_made_after_the_caller_left_is_overrun(
+    server: Server, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """However many tokens come before the core hears of it: neither reported nor billed."""
+    held: list[Any] = []
+    server.core.hold()
+    async with server.session() as session:
+        body = {**CHAT, "stream": stream, "max_tokens": 900}
+        asked = asyncio.create_task(session.post("/v1/chat/completions", json=body, headers=GATEWAY))
+        await server.core_until(lambda: server.core.num_live == 1)
+        server.core.release(5)
+        await produced(server, 5)
+        with monkeypatch.context() as patch:
+            patch.setattr(server.services.bridge, "abort", held.append)
+            if stream:
+                (await asked).close()
+            asked.cancel()
+            await server.until(lambda: len(held) == 1)
+            server.core.release(40)
+            (generation,) = server.services.in_flight
+            (choice,) = generation._choices.values()
+            await server.until(lambda: choice.num_tokens + choice.num_overrun == 45)
+        generation.abort()
+    await idle(server)
+    end = records(server)[-1]
+    assert (end.kind, end.finish_reason) == ("end", "abort")
+    assert (end.completion_tokens, end.overrun_tokens) == (5, 40)
+
+
 async def test_disconnect_without_stream_in_decode(server: Server) -> None:
     """Duty engine-2: nobody waits for the rest."""
     server.core.hold()
