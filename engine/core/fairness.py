@@ -6,7 +6,7 @@ nothing waiting is lifted to the least of those that wait, so idling earns no cr
 class have requests waiting, and none is held back by its page share, what they were served differs by at most
 2 · max(INPUT_WEIGHT · longest prompt, OUTPUT_WEIGHT · tokens that run at once), divided by their weights
 (Sheng et al., Fairness in Serving Large Language Models). Within an id the caller's own priorities go first, then
-the earliest deadline.
+the earliest deadline; but now and then whoever waits longest, so that a stream of others cannot keep it out.
 Policy only: knows no pages, rows or steps.
 """
 
@@ -21,6 +21,12 @@ from engine.core.request import Request
 INPUT_WEIGHT = 1.0
 OUTPUT_WEIGHT = 2.0
 """An output token occupies a step's row for a whole step, a prompt token shares it with many."""
+
+OLDEST_EVERY = 10
+"""Of an id's turns, one in so many goes to the request that came first: as much as the classes leave each other."""
+
+FIRST = -(1 << 63)
+"""Before every priority that a caller can give."""
 
 MIN_WEIGHT = 1e-3
 MAX_IDLE_ACCOUNTS = 4096
@@ -39,6 +45,8 @@ class Account:
     """In the order of their priorities, then of their deadlines, then of arrival."""
     num_live: int = 0
     num_waiting_tokens: int = 0
+    num_turns: int = 0
+    """First admissions."""
     num_read: float = 0.0
     """Prompt tokens computed, by what they cost, divided by the id's weight (`turns`)."""
     read_at: int = -1
@@ -50,6 +58,24 @@ class Account:
     def head(self) -> Request:
         """By the caller's own priorities, then the earliest deadline; without either first come, first served."""
         return self.waiting[0]
+
+    def note_turn(self, admitted: Request) -> None:
+        """One of its requests is admitted, which still waits here. If the turn after this one is the oldest's, that
+        one goes to the head."""
+        self.num_turns += 1
+        if self.num_turns % OLDEST_EVERY == OLDEST_EVERY - 1 and len(self.waiting) > 1:
+            oldest = min(
+                (request for request in self.waiting if request is not admitted),
+                key=lambda request: request.sequence,
+            )
+            self.take(oldest)
+            oldest.priority = FIRST
+            insort(self.waiting, oldest, key=_urgency)
+
+    def take(self, request: Request) -> None:
+        index = bisect_left(self.waiting, _urgency(request), key=_urgency)
+        assert self.waiting[index] is request
+        del self.waiting[index]
 
     @property
     def is_held_back(self) -> bool:
@@ -117,16 +143,16 @@ class FairQueue:
                 most = min(most, account.served + input_cost(request, request.num_prompt_tokens))
 
     def note_turn(self, request: Request) -> None:
-        """It is about to be admitted."""
+        """It is about to be admitted, and to be removed."""
+        assert request.account is not None
         self._last = request.account
+        request.account.note_turn(request)
 
     def remove(self, request: Request) -> None:
         """It waits no more."""
         account = request.account
         assert account is not None
-        index = bisect_left(account.waiting, _urgency(request), key=_urgency)
-        assert account.waiting[index] is request
-        del account.waiting[index]
+        account.take(request)
         account.num_waiting_tokens -= request.num_prompt_tokens
         if not account.waiting:
             del self._waiting[account.fairness_id]

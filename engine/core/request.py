@@ -53,7 +53,7 @@ class Request:
     deadline_s: float
     """When its first token is due: by its promise, else by the time after which it would be refused."""
     priority: int
-    """Of the requests of its id, as the caller says; the smallest goes first."""
+    """Of the requests of its id, as the caller says; the smallest goes first. `fairness` lifts who waits longest."""
     tpot_s: float | None
     """Promised time between two tokens."""
     max_kv_fraction: float

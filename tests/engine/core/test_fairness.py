@@ -140,6 +140,29 @@ def test_an_ids_own_priorities_go_before_its_deadlines_but_not_before_another_id
     assert [serve(queue, 100) for _ in range(5)] == [other, first, urgent, plain, last]
 
 
+@pytest.mark.parametrize(
+    ("late", "urgent"),
+    [({"priority": 9}, {"priority": -9}), ({}, {"ttft_ms": 1.0})],
+    ids=["priority", "deadline"],
+)
+def test_every_tenth_turn_of_an_id_is_for_who_came_first(
+    late: dict[str, object], urgent: dict[str, object]
+) -> None:
+    """Nobody's priority keeps another request out for good; other ids' turns do not count."""
+    queue = FairQueue()
+    pushed(queue, "a", **urgent)
+    waiting = [pushed(queue, "a", **late) for _ in range(2)]
+    turns = []
+    for _ in range(25):
+        pushed(queue, "a", **urgent)
+        pushed(queue, "b")
+        turns += [serve(queue, 10), serve(queue, 10)]
+    own = [request for request in turns if request.fairness_id == "a"]
+    assert len(own) == 25
+    assert [own.index(request) for request in waiting] == [9, 19]
+    queue.check_integrity()
+
+
 def test_who_may_go_before_a_head_that_does_not_fit() -> None:
     """The rest of its id; another id only if that leaves its service within the head's own cost."""
     queue = FairQueue()
