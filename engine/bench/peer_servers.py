@@ -67,18 +67,20 @@ class Server:
 @contextlib.contextmanager
 def our_engine(model: Path, threads: int, slots: int, num_tokens: int) -> Iterator[Server]:
     """This engine as its command line starts it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        *(sys.executable, "-m", "engine", "serve", "--model", str(model), "--served-model-name", "peer"),
-        *("--port", str(port), "--num-threads", str(threads), "--max-num-seqs", str(slots)),
-        *("--max-model-len", str(num_tokens + _SLACK_TOKENS)),
-    ]
-    with _log() as log, _process(command, log) as process:
-        url = f"http://127.0.0.1:{port}"
-        _wait_ready(process, port, log)
-        yield Server("ours", Target(f"{url}/v1", "peer"), process.pid)
+    with socket.socket() as keeper:
+        # Bound for as long as the engine is there: the kernel gives the port to nobody else while it starts.
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("127.0.0.1", 0))
+        port = keeper.getsockname()[1]
+        command = [
+            *(sys.executable, "-m", "engine", "serve", "--model", str(model), "--served-model-name", "peer"),
+            *("--port", str(port), "--num-threads", str(threads), "--max-num-seqs", str(slots)),
+            *("--max-model-len", str(num_tokens + _SLACK_TOKENS)),
+        ]
+        with _log() as log, _process(command, log) as process:
+            url = f"http://127.0.0.1:{port}"
+            _wait_ready(process, port, log)
+            yield Server("ours", Target(f"{url}/v1", "peer"), process.pid)
 
 
 @contextlib.contextmanager
