@@ -1,9 +1,10 @@
-"""Path → handler, with the table's 404 and 405. Exact paths, two prefixes, and one pattern for what has an id."""
+"""Path → handler, with the table's 404 and 405. Exact paths, one pattern for what has an id, and whole trees."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from urllib.parse import unquote
 
 from gateway.errors import MethodNotAllowed, UnknownUrl
@@ -19,7 +20,7 @@ from gateway.http.webhook_routes import WebhookRoutes
 
 __all__ = ["Router"]
 
-MODEL_PREFIX = "/v1/models/"
+MODELS_PREFIX = "/v1/models"
 ADMIN_PREFIX = "/v1/organization"
 _ONE_OF = re.compile(r"/v1/(files|batches|webhook_endpoints)/([A-Za-z0-9_-]{1,200})(?:/([a-z_]+))?")
 
@@ -36,7 +37,7 @@ class Router:
     ) -> None:
         self._openai = openai
         self._admin = admin
-        self._console = ConsoleFiles()
+        console = ConsoleFiles()
         self._handlers: Mapping[str, Mapping[str, Handler]] = {
             "/v1/chat/completions": {"POST": openai.chat_completions},
             "/v1/completions": {"POST": openai.completions},
@@ -50,8 +51,8 @@ class Router:
             "/healthz": {"GET": ops.healthz},
             "/readyz": {"GET": ops.readyz},
             "/metrics": {"GET": ops.metrics},
+            "/": {"GET": console, "HEAD": console},
         }
-
         self._parts: Mapping[tuple[str, str | None], Mapping[str, Callable[[Call, str], Awaitable[None]]]] = {
             ("files", None): {"GET": files.retrieve, "DELETE": files.delete},
             ("files", "content"): {"GET": files.content},
@@ -66,22 +67,38 @@ class Router:
             ("webhook_endpoints", "test"): {"POST": webhooks.test},
         }
 
+        self._trees: Mapping[str, Handler] = {
+            MODELS_PREFIX: self._model,
+            ADMIN_PREFIX: self._organization,
+            CONSOLE_PREFIX: console,
+        }
+
+    @property
+    def routes(self) -> frozenset[str]:
+        """`METHOD /path` of everything that is served; `* /path/*` is a tree, whose handler sees to the methods."""
+        exact = {(method, path) for path, handlers in self._handlers.items() for method in handlers}
+        parts = {
+            (method, f"/v1/{kind}/{{id}}" + (f"/{part}" if part is not None else ""))
+            for (kind, part), handlers in self._parts.items()
+            for method in handlers
+        }
+        trees = {("*", f"{root}/*") for root in self._trees}
+        return frozenset(" ".join(route) for route in exact | parts | trees)
+
     async def __call__(self, call: Call) -> None:
         handlers = self._handlers.get(call.path)
         if handlers is not None:
             await _allowed(call, handlers)(call)
-        elif call.path.startswith(MODEL_PREFIX) and len(call.path) > len(MODEL_PREFIX):
-            _allowed(call, {"GET": self._model})
-            await self._model(call)
         elif (found := _ONE_OF.fullmatch(call.path)) is not None:
             await self._one(call, *found.groups())
-        elif call.path == ADMIN_PREFIX or call.path.startswith(ADMIN_PREFIX + "/"):
-            call.endpoint = "admin"
-            await self._admin(call)
-        elif call.path in ("/", CONSOLE_PREFIX) or call.path.startswith(CONSOLE_PREFIX + "/"):
-            await self._console(call)
         else:
-            raise UnknownUrl(call.method, call.path)
+            await self._tree(call)(call)
+
+    def _tree(self, call: Call) -> Handler:
+        for root, handler in self._trees.items():
+            if call.path == root or call.path.startswith(root + "/"):
+                return handler
+        raise UnknownUrl(call.method, call.path)
 
     async def _one(self, call: Call, kind: str, id: str, part: str | None) -> None:
         """One file, batch or endpoint, or a part of it."""
@@ -95,7 +112,14 @@ class Router:
 
     async def _model(self, call: Call) -> None:
         """Served names may hold slashes, so the rest of the path is the name."""
-        await self._openai.model(call, unquote(call.path[len(MODEL_PREFIX) :]))
+        name = unquote(call.path[len(MODELS_PREFIX) + 1 :])
+        if not name:
+            raise UnknownUrl(call.method, call.path)
+        await _allowed(call, {"GET": partial(self._openai.model, name=name)})(call)
+
+    async def _organization(self, call: Call) -> None:
+        call.endpoint = "admin"
+        await self._admin(call)
 
 
 def _allowed(call: Call, handlers: Mapping[str, Handler]) -> Handler:

@@ -44,7 +44,8 @@ async def test_over_budget_is_429_on_every_route_that_generates(
     )
     router = gateway.app.edge._handler
     assert isinstance(router, Router)
-    paths = [path for path, handlers in router._handlers.items() if "POST" in handlers and path not in FREE]
+    asked = [route.removeprefix("POST ") for route in router.routes if route.startswith("POST ")]
+    paths = [path for path in asked if path not in FREE and "{" not in path]
     assert len(paths) >= 2
     for path in paths:
         assert path in BODIES, f"say here how {path} is called"
