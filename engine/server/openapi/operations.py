@@ -33,32 +33,21 @@ class Operation:
     only_streams: bool = False
 
 
+def _computed(summary: str, body: str, answers: str) -> Operation:
+    """What the core works for, which is asked for by the gateway too."""
+    return Operation(summary=summary, body=body, answers=answers, refuses=(404, 503), for_gateway=True)
+
+
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
-    ("POST", "/v1/chat/completions"): Operation(
-        summary="Answer a conversation.",
-        body="ChatCompletionRequest",
-        answers="ChatCompletion",
-        refuses=(404, 503),
-        for_gateway=True,
+    ("POST", "/v1/chat/completions"): _computed(
+        "Answer a conversation.", "ChatCompletionRequest", "ChatCompletion"
     ),
-    ("POST", "/v1/completions"): Operation(
-        summary="Continue a text.",
-        body="CompletionRequest",
-        answers="Completion",
-        refuses=(404, 503),
-        for_gateway=True,
-    ),
+    ("POST", "/v1/completions"): _computed("Continue a text.", "CompletionRequest", "Completion"),
     ("GET", "/v1/models"): Operation(
         summary="The names that are served.", answers="ModelList", refuses=(503,)
     ),
     ("GET", "/v1/models/*"): Operation(summary="One of these names.", answers="Model", refuses=(404, 503)),
-    ("POST", "/v1/embeddings"): Operation(
-        summary="Vectors of texts.",
-        body="EmbeddingRequest",
-        answers="EmbeddingList",
-        refuses=(404, 503),
-        for_gateway=True,
-    ),
+    ("POST", "/v1/embeddings"): _computed("Vectors of texts.", "EmbeddingRequest", "EmbeddingList"),
     ("POST", "/tokenize"): Operation(
         summary="The tokens of a text, or of a conversation.",
         body="TokenizeRequest",
