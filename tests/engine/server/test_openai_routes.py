@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
 from typing import Any
 
 import openai
-import orjson
 import pytest
 
-from engine.server.control import CoreDown
 from engine.text.tokenizer import Tokenizer
 from tests.engine.server.conftest import API_KEY, MODEL, Server
-from tests.fakes.core import Script, ready
+from tests.fakes.core import Script
 
 USER: list[Any] = [{"role": "user", "content": "The sea"}]
 
@@ -319,33 +315,6 @@ async def test_ids_and_empty_prompts(server: Server, values: dict[str, Any], par
     with pytest.raises(openai.BadRequestError) as caught:
         await client.completions.create(model=MODEL, **values)
     assert caught.value.param == param
-
-
-async def test_long_work_leaves_the_loop_free(server: Server) -> None:
-    """The loop gets turns while a large body is parsed, rendered and tokenised."""
-    server.tell(CoreDown("for one with a longer context"))
-    await server.until(lambda: server.services.bridge.ready is None)
-    await server.new_core(ready("epoch-2", max_model_len=1 << 20))
-    text = "The lamps at dusk. " * 20_000
-    async with server.session(API_KEY) as session:
-        for path, body in (
-            ("/tokenize", {"prompt": text, "return_token_strs": True}),
-            ("/tokenize", {"messages": [{"role": "user", "content": text}]}),
-            ("/detokenize", {"tokens": [300] * 1_000_000}),
-            ("/v1/completions", {"model": MODEL, "prompt": [text] * 5, "max_tokens": 1 << 20}),
-        ):
-            turns = await _turns_during(session.post(path, data=io.BytesIO(orjson.dumps(body))))
-            assert turns > 10, (path, turns)
-
-
-async def _turns_during(request: Any) -> int:
-    """How often the server's loop, which is this one, comes round until the answer is there."""
-    turns, asking = 0, asyncio.ensure_future(request)
-    while not asking.done():  # counts
-        await asyncio.sleep(0.005)
-        turns += 1
-    (await asking).release()
-    return turns
 
 
 async def test_hopeless_texts_are_not_tokenised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
