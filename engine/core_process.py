@@ -58,7 +58,15 @@ def main(control: socket.socket, clock: Clock = time.monotonic) -> int:
     transport = CoreTransport(Path(spec.run_dir), spec.generation, core.num_workers, supervisor)
     compiler = Compiler(compile_setup(spec.config, built))
     transport.wake_on(compiler.fileno())
-    desk = GrammarDesk(transport, transport.emit, compiler, GrammarCache(GRAMMAR_CACHE_BYTES))
+    desk = GrammarDesk(
+        transport,
+        transport.emit,
+        compiler,
+        GrammarCache(GRAMMAR_CACHE_BYTES),
+        clock,
+        max_held=core.max_num_queued_reqs,
+        patience_s=core.queue_timeout_s,
+    )
     loop: Loop[Any] = Loop(desk, built.runner, desk.emit, clock, core)
     gc.collect()
     gc.freeze()  # weights and code live as long as the process; collections need not look at them

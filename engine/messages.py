@@ -98,6 +98,8 @@ class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
     """Promise: the time from one output token to the next."""
     max_kv_fraction: float = 1.0
     """Share of the page pool that all requests of this fairness id may hold together, 0..1."""
+    held_s: float = 0.0
+    """How long it waited in the core before it came to the scheduler's line, for its grammar."""
 
 
 class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):

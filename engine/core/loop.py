@@ -133,7 +133,7 @@ class Loop(Generic[HandleT]):
         request = Request.from_message(
             message,
             sequence=self._num_arrivals,
-            now=self._clock(),
+            now=self._clock() - message.held_s,
             eos_token_ids=self._config.eos_token_ids,
             patience_s=self._config.queue_timeout_s,
         )

@@ -7,8 +7,7 @@ place of the other's, so that no id and no class can fill it. Policy only: knows
 
 from __future__ import annotations
 
-from bisect import insort
-from collections import OrderedDict
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from itertools import islice, takewhile
 
@@ -57,6 +56,12 @@ class DrainMeter:
         return self._busy_s * max(num_requests / self._requests, num_tokens / self._tokens)
 
 
+def clamped_retry_s(delay_s: float) -> float:
+    """What a refused caller is told of a line that takes so long."""
+    least, most = RETRY_AFTER_S
+    return min(most, max(least, delay_s))
+
+
 class WaitingLine:
     """Every live request without a row is in here, exactly once."""
 
@@ -66,8 +71,8 @@ class WaitingLine:
         self._preempted: list[list[Request]] = [[] for _ in CLASSES]
         self._num_requests = [0] * len(CLASSES)
         self._num_tokens = [0] * len(CLASSES)
-        self._arrivals: OrderedDict[str, Request] = OrderedDict()
-        """Fresh requests of all classes in the order of arrival."""
+        self._arrivals: list[Request] = []
+        """Fresh requests of all classes in the order of arrival; some were held elsewhere since then."""
         self._drain = DrainMeter()
 
     @property
@@ -99,7 +104,7 @@ class WaitingLine:
     def add(self, request: Request) -> None:
         assert request.phase is Phase.WAITING
         self._fresh[request.class_rank].push(request)
-        self._arrivals[request.id] = request
+        insort(self._arrivals, request, key=_arrival)
         self._count(request, 1)
 
     def put_back(self, request: Request) -> None:
@@ -146,7 +151,9 @@ class WaitingLine:
             self._preempted[request.class_rank].remove(request)
         else:
             self._fresh[request.class_rank].remove(request)
-            del self._arrivals[request.id]
+            index = bisect_left(self._arrivals, _arrival(request), key=_arrival)
+            assert self._arrivals[index] is request
+            del self._arrivals[index]
         self._count(request, -1)
 
     def retire(self, request: Request) -> None:
@@ -156,7 +163,7 @@ class WaitingLine:
     def overdue(self, now: float) -> list[Request]:
         """Requests that wait longer than the queue timeout and never had a row. They stay in line."""
         latest = now - self._config.queue_timeout_s
-        return list(takewhile(lambda request: request.arrival_s <= latest, self._arrivals.values()))
+        return list(takewhile(lambda request: request.arrival_s <= latest, self._arrivals))
 
     def observe(self, now: float, admitted: list[Request]) -> None:
         tokens = sum(request.num_prompt_tokens for request in admitted)
@@ -166,8 +173,7 @@ class WaitingLine:
         return self._drain.delay_s(self.num_requests, self.num_tokens)
 
     def retry_after_s(self) -> float:
-        least, most = RETRY_AFTER_S
-        return min(most, max(least, self.predicted_delay_s()))
+        return clamped_retry_s(self.predicted_delay_s())
 
     def check_integrity(self, waiting: list[Request]) -> None:
         """`waiting`: every live request in phase WAITING."""
@@ -178,7 +184,8 @@ class WaitingLine:
             admitted = {request.id for request in members if request.was_admitted}
             assert admitted == {request.id for request in self._preempted[rank]}
             fresh.check_integrity()
-        assert set(self._arrivals) == {request.id for request in waiting if not request.was_admitted}
+        newcomers = [request for request in waiting if not request.was_admitted]
+        assert self._arrivals == sorted(newcomers, key=_arrival)
 
     def _victims(self, request: Request) -> Iterator[Request]:
         """Who gives way to the request: of a lower class anybody, of its own class the ids that take more of the
@@ -224,3 +231,7 @@ class WaitingLine:
         self._num_requests[request.class_rank] += change
         self._num_tokens[request.class_rank] += change * request.num_prompt_tokens
         assert self._num_requests[request.class_rank] >= 0
+
+
+def _arrival(request: Request) -> tuple[float, int]:
+    return request.arrival_s, request.sequence

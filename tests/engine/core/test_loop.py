@@ -153,6 +153,17 @@ def test_who_waits_too_long_is_told_so() -> None:
     assert final.num_overrun_tokens == 0
 
 
+def test_the_time_that_a_request_was_held_is_part_of_its_wait() -> None:
+    engine = Engine(config(max_num_seqs=1, queue_timeout_s=5.0))
+    engine.submit(add("a", 5, max_tokens=20))
+    engine.turn(2)
+    engine.run(add("late", 5, held_s=4.9), add("fine", 5, held_s=4.0))
+    assert kinds(engine) == {"a": "length", "late": "error", "fine": "length"}
+    queue_ms = engine.answers["fine"].outputs[0].queue_ms
+    assert queue_ms is not None
+    assert queue_ms > 4000
+
+
 @pytest.mark.parametrize("steps_in_flight", [1, 2])
 def test_a_failed_batch_ends_its_requests_and_the_engine_goes_on(
     steps_in_flight: int, caplog: pytest.LogCaptureFixture

@@ -143,6 +143,14 @@ def test_overdue_are_those_past_the_timeout_that_never_had_a_row() -> None:
     assert late.phase is Phase.WAITING
 
 
+def test_who_was_held_elsewhere_is_overdue_by_its_own_arrival() -> None:
+    waiting = line(queue_timeout_s=5.0)
+    direct, held = lined_up(waiting, now=3.0), lined_up(waiting, now=1.0)
+    assert waiting.overdue(6.0) == [held]
+    assert waiting.overdue(8.0) == [held, direct]
+    waiting.check_integrity([direct, held])
+
+
 def test_nothing_waiting_means_no_delay() -> None:
     assert DrainMeter().delay_s(0, 0) == 0.0
     assert line().predicted_delay_s() == 0.0

@@ -23,16 +23,27 @@ from engine.messages import (
     WorkerGone,
 )
 
+PATIENCE_S = 60.0
+
 
 class Bench:
     """Both ends of a desk, and a compiler that finishes what it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_held: int = 1000) -> None:
+        self.now = 0.0
         self.arriving: list[CoreInbound] = []
         self.sent: list[tuple[int, StepOutputs]] = []
         self.submitted: list[Key] = []
         self.done: list[Outcome] = []
-        self.desk = GrammarDesk(self, lambda *sent: self.sent.append(sent), self, GrammarCache(1 << 20))
+        self.desk = GrammarDesk(
+            self,
+            lambda *sent: self.sent.append(sent),
+            self,
+            GrammarCache(1 << 20),
+            lambda: self.now,
+            max_held=max_held,
+            patience_s=PATIENCE_S,
+        )
 
     def drain(self, timeout_s: float) -> list[CoreInbound]:
         arrived, self.arriving = self.arriving, []
@@ -168,6 +179,63 @@ def test_callers_take_turns() -> None:
         bench.turn()
         bench.submitted.pop(0)
     assert ("ebnf", "b") in bench.submitted, bench.submitted
+
+
+def test_who_waits_too_long_is_refused_though_nothing_was_compiled() -> None:
+    """Two grammars that take all the compiler's time must not keep a third request without an answer."""
+    bench = Bench()
+    bench.turn(*(add(str(index), f"x{index}") for index in range(NUM_THREADS)))
+    bench.now = 10.0
+    bench.turn(add("late", "y"))
+    bench.now = PATIENCE_S + 9.9
+    bench.turn()
+    assert set(bench.ends) == {str(index) for index in range(NUM_THREADS)}
+    bench.now = PATIENCE_S + 10.0
+    bench.turn()
+    end = bench.ends["late"]
+    assert (end.finish_reason, end.error_code) == ("error", "server_is_overloaded")
+    bench.done.append(ready("x0"))
+    assert bench.turn() == [], "nobody waits for it any more"
+    assert ("ebnf", "y") not in bench.submitted
+
+
+def test_the_time_at_the_desk_counts_in_the_schedulers_line() -> None:
+    bench = Bench()
+    bench.turn(add("a", "x"))
+    bench.now = 7.0
+    bench.turn(add("b", "x"))
+    bench.now = 9.0
+    bench.done.append(ready("x"))
+    messages = bench.turn(add("c", "x"))
+    assert [message.held_s for message in messages if isinstance(message, AddRequest)] == [9.0, 2.0, 0.0]
+
+
+def test_the_line_has_an_end_and_the_id_that_fills_it_gives_way() -> None:
+    bench = Bench(max_held=4)
+    bench.turn(*(add(f"a{index}", f"a{index}", "busy") for index in range(6)))
+    assert set(bench.ends) == {"a4", "a5"}, "the newcomer, if its id is the one"
+    bench.turn(add("b", "b", "other"))
+    assert set(bench.ends) == {"a4", "a5", "a3"}
+    assert {end.error_code for end in bench.ends.values()} == {"server_is_overloaded"}
+    bench.turn(AbortRequest(request_ids=["a2"]), add("a6", "a6", "busy"))
+    assert "a6" not in bench.ends, "a place that was left is free"
+    bench.desk.emit(0, StepOutputs(outputs=[], load=LoadStats(num_waiting=5, num_refused=1)))
+    load = bench.sent[-1][1].load
+    assert (load.num_waiting, load.num_refused) == (5 + 4, 1 + 3)
+
+
+def test_who_is_refused_is_told_how_long_the_line_takes() -> None:
+    """One grammar in four seconds, three requests that wait."""
+    bench = Bench(max_held=3)
+    bench.turn(*(add(f"a{index}", f"a{index}", "busy") for index in range(3)))
+    for index in range(20):
+        bench.now += 4.0
+        bench.done.append(ready(f"a{index}"))
+        bench.turn(add(f"a{index + 3}", f"a{index + 3}", "busy"))
+    bench.turn(add("more", "more", "busy"))
+    told = bench.ends["more"].retry_after_s
+    assert told is not None
+    assert told == pytest.approx(3 * 4.0, rel=0.1)
 
 
 def test_a_dead_worker_and_the_end() -> None:

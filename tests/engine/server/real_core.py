@@ -29,7 +29,15 @@ class RealCore:
         self._is_dead = threading.Event()
         self._compiler = Compiler(compile_setup(config, built))
         transport.wake_on(self._compiler.fileno())
-        desk = GrammarDesk(self, self._emit, self._compiler, GrammarCache(GRAMMAR_CACHE_BYTES))
+        desk = GrammarDesk(
+            self,
+            self._emit,
+            self._compiler,
+            GrammarCache(GRAMMAR_CACHE_BYTES),
+            time.monotonic,
+            max_held=core.max_num_queued_reqs,
+            patience_s=core.queue_timeout_s,
+        )
         self._loop: Loop[Any] = Loop(desk, built.runner, desk.emit, time.monotonic, core)
         self._thread = threading.Thread(target=self._loop.run, daemon=True)
 
