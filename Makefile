@@ -91,7 +91,7 @@ $(VENV)/.with-demo: $(PINS) | $(BIN)/python
 
 $(VENV)/.with-dev: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV); the first time takes a few minutes."
-	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,demo,dev]'
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[gateway,engine,bench,demo,dev]'
 	@touch $@ $(VENV)/.with-demo
 
 # Builds the console anew, from the lock file and the API's description, and fails unless that is what is committed.

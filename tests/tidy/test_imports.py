@@ -40,7 +40,7 @@ RULES = (
     ),
     Rule(("engine",), ("gateway", "migrations", *SQL), "the engine knows no tenants, prices or databases"),
     Rule(
-        ("engine", "gateway", "kernels", "migrations"),
+        ("engine", "gateway", "kernels", "migrations", "workbench"),
         ("transformers", "httpx", "httpx2"),
         "transformers costs seconds and loads torch; the httpx family is too slow for the data path",
     ),
@@ -73,6 +73,18 @@ RULES = (
     ),
     Rule(("gateway",), ("engine", "kernels", *TORCH), "two deployables talk HTTP only"),
     Rule(
+        ("gateway", "engine", "kernels", "migrations"),
+        ("workbench",),
+        "the running system does not know an operator's tools; the command line starts them",
+        except_who=("gateway.commands",),
+    ),
+    Rule(
+        ("workbench",),
+        ("gateway", "engine", "kernels", "migrations", *TORCH, *WEB, *SQL),
+        "tools know servers by URLs and models by files; of the engine they share what reads and measures both",
+        allowed=("engine.bench.client", "engine.bench.stats", "engine.bench.workload", "engine.gguf"),
+    ),
+    Rule(
         ("gateway",),
         WEB,
         "only the edge imports the web framework",
@@ -88,7 +100,7 @@ RULES = (
 
 # Inside gateway, downwards only; packages on one line are siblings and do not import each other.
 LAYERS = (
-    ("cli", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
+    ("cli", "commands", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts", "batches", "live"),
     ("exchange", "reconcile", "retention", "sessions", "slo"),

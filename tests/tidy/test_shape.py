@@ -55,7 +55,7 @@ def test_every_module_says_what_it_is() -> None:
 def test_tests_mirror_the_code() -> None:
     """gateway/ledger/pricing.py ↔ tests/gateway/ledger/test_pricing.py, or a test of the whole package."""
     orphans = []
-    for source in sources("engine", "gateway", "kernels"):
+    for source in sources("engine", "gateway", "kernels", "workbench"):
         if _has_behaviour(source) and not _has_mirror(source):
             orphans.append(str(source.path.relative_to(ROOT)))
     assert not orphans, "no test file mirrors these (tests/<same path>/test_<name>.py):\n" + "\n".join(

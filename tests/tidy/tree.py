@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("engine", "gateway", "kernels", "migrations")
+PRODUCT = ("engine", "gateway", "kernels", "migrations", "workbench")
 
 
 @dataclass(frozen=True, slots=True)
