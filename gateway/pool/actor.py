@@ -13,10 +13,10 @@ from gateway.ids import IdSource, ReplicaId
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.pool.launcher import Assignment, Launcher, LaunchError, Running
-from gateway.pool.plan import Act, Action, PoolView, ReplicaState, ReplicaView
 from gateway.pool.probe import Probe
 from gateway.pool.repository import Lease, LeaseLost, PoolRepository
 from gateway.pool.spec import EngineKind
+from gateway.pool.views import Act, Action, PoolView, ReplicaState, ReplicaView
 
 __all__ = ["Actor", "JournalDir", "Memory"]
 
@@ -79,6 +79,9 @@ class Actor:
                 await self._end(replica, pool)
             case Act.DRAIN:
                 await self._drain(lease, replica, pool, action.reason)
+            case Act.KEEP:
+                async with self._database.write() as session:
+                    await self._repository.keep(session, lease, replica.id, pool.generation)
             case Act.STOP:
                 await self._end(replica, pool)
                 await self._move(lease, replica, "stopped", action.reason)

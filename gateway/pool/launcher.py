@@ -53,6 +53,10 @@ class Launcher(Protocol):
         """Choose an address and devices that none of `taken` has; `last` is the replica's former address."""
         ...
 
+    def room(self, spec: EngineSpec, taken: Collection[Assignment]) -> int | None:
+        """For how many more replicas there are devices that none of `taken` has; None: nothing of that kind is short."""
+        ...
+
     async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
         """Start it. Raises LaunchError."""
         ...

@@ -47,9 +47,11 @@ class LocalLauncher:
         self._open_engines = open_engines
         self._environ = environ
 
+    def room(self, spec: EngineSpec, taken: Collection[Assignment]) -> int | None:
+        return len(_free_gpus(spec, taken)) // spec.gpus_per_replica if spec.gpus else None
+
     def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
-        used_gpus = {gpu for assignment in taken for gpu in assignment.gpus}
-        free_gpus = [gpu for gpu in spec.gpus if gpu not in used_gpus]
+        free_gpus = _free_gpus(spec, taken)
         if len(free_gpus) < spec.gpus_per_replica:
             raise LaunchError(
                 f"{spec.gpus_per_replica} GPUs needed, {len(free_gpus)} of {list(spec.gpus)} free"
@@ -140,6 +142,11 @@ class LocalLauncher:
         # An engine learns nothing of the gateway's databases and secrets.
         inherited = {name: value for name, value in self._environ.items() if not _is_private(name)}
         return inherited | ours
+
+
+def _free_gpus(spec: EngineSpec, taken: Collection[Assignment]) -> list[int]:
+    used = {gpu for assignment in taken for gpu in assignment.gpus}
+    return [gpu for gpu in spec.gpus if gpu not in used]
 
 
 def _spawn(program: str, command: tuple[str, ...], environ: Mapping[str, str], log: Path) -> int:

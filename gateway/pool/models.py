@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from gateway.db import Base
 
-__all__ = ["Pool", "Replica", "ReplicaSample", "SupervisorLease"]
+__all__ = ["Pool", "PoolNode", "Replica", "ReplicaSample", "SupervisorLease"]
 
 _NOW = text("now()")
 
@@ -54,6 +54,29 @@ class Pool(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
+class PoolNode(Base):
+    """What a node's supervisor makes of a pool: how far it is, and how many replicas it runs there."""
+
+    __tablename__ = "pool_node"
+    __table_args__ = (
+        CheckConstraint(
+            "phase IN ('settled', 'starting', 'rolling', 'blocked', 'crashing', 'stopping', 'stopped')",
+            name="phase",
+        ),
+        CheckConstraint("replicas >= 0", name="replicas"),
+    )
+
+    pool_id: Mapped[str] = mapped_column(ForeignKey("pool.id"), primary_key=True)
+    node: Mapped[str] = mapped_column(primary_key=True)
+    phase: Mapped[str] = mapped_column(server_default="settled")
+    reason: Mapped[str] = mapped_column(server_default="")
+    since: Mapped[datetime] = mapped_column(server_default=_NOW)
+    # The autoscaler's number, when and why it was chosen; null: the specification's least.
+    replicas: Mapped[int | None] = mapped_column(Integer)
+    scaled_at: Mapped[datetime | None]
+    scaled_for: Mapped[str | None]
+
+
 class SupervisorLease(Base):
     """Who may start and end replicas of a node. A take-over increments `generation`, and every launch checks
     owner, generation and expiry in the transaction that books the replica's address and devices."""
@@ -82,6 +105,8 @@ class Replica(Base):
     node: Mapped[str]
     state: Mapped[str] = mapped_column(server_default="starting")
     gpus: Mapped[list[int]] = mapped_column(ARRAY(Integer), server_default=text("'{}'"))
+    # The same devices by UUID, where the node can tell; else their indices again. What is booked by.
+    devices: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     url: Mapped[str | None]
     pid: Mapped[int | None] = mapped_column(Integer)
     # Start time of `pid` in clock ticks since boot: tells the process from a later one with the same number.

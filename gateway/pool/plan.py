@@ -4,58 +4,22 @@ Place: the heart of the reconcile loop. No clock, no database, no processes: eve
 its arguments, so that each rule is a test of a few lines.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
-from typing import Literal
 
-from gateway.ids import PoolId, ReplicaId
+from gateway.ids import ReplicaId
 from gateway.pool.launcher import Observed
 from gateway.pool.probe import EngineStatus
-from gateway.pool.process import ProcessMark
-from gateway.pool.spec import EngineSpec
-from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
+from gateway.pool.sizing import size
+from gateway.pool.views import Act, Action, PoolView, ReplicaView, Seen
 
-__all__ = [
-    "Act",
-    "Action",
-    "Limits",
-    "PoolView",
-    "ReplicaState",
-    "ReplicaView",
-    "Seen",
-    "backoff_s",
-    "is_stable",
-    "plan",
-]
-
-ReplicaState = Literal["starting", "ready", "draining", "stopped", "failed", "lost"]
+__all__ = ["Limits", "backoff_s", "is_stable", "plan"]
 
 LOST_AFTER_S = 30.0  # silent, though its process lives: no new requests
 STUCK_AFTER_S = 180.0  # still silent: replaced. Far above a long step on a shared CPU
 STABLE_AFTER_S = 120.0  # ready for this long: the next crash counts as the first
 BACKOFF_FIRST_S = 1.0
-
-
-class Act(Enum):
-    CREATE = "create"  # one more replica
-    LAUNCH = "launch"  # start (again) the process of a replica
-    PUBLISH = "publish"  # ready: requests may come
-    UNPUBLISH = "unpublish"  # its process lives but is loading again
-    LOSE = "lose"  # silent: no new requests until it answers
-    FAIL = "fail"  # end what is left of it; it starts again after the backoff
-    DRAIN = "drain"  # no new requests, finish the running ones, exit
-    STOP = "stop"  # end what is left of it, for good
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    act: Act
-    pool_id: PoolId
-    replica_id: ReplicaId | None = None
-    reason: str = ""
-    epoch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,59 +31,17 @@ class Limits:
     backoff_max_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class PoolView:
-    id: PoolId
-    name: str
-    spec: EngineSpec
-    generation: int
-    wanted: bool
-    traffic: TrafficPolicy = DEFAULT_TRAFFIC
-    sealed_api_key: bytes | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaView:
-    id: ReplicaId
-    pool_id: PoolId
-    state: ReplicaState
-    url: str | None
-    gpus: tuple[int, ...]
-    mark: ProcessMark | None
-    epoch: str | None
-    pool_generation: int
-    restarts: int
-    ready_at: datetime | None
-    changed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One look at a replica. `process` is None when nothing was ever launched or nothing is left of it."""
-
-    process: Observed | None
-    status: EngineStatus | None
-    silent_s: float = 0.0
-    """Since the last answer, or since this supervisor first looked."""
-
-
-@dataclass(slots=True)
-class _Crew:
-    """The replicas of one pool, sorted by what they are good for."""
-
-    current: list[ReplicaView] = field(default_factory=list)
-    old: list[ReplicaView] = field(default_factory=list)
-
-
 def plan(
     pool: PoolView,
     replicas: Sequence[ReplicaView],
     seen: dict[ReplicaId, Seen],
     now: datetime,
     limits: Limits,
+    room: int | None = None,
 ) -> list[Action]:
-    """What to do about one pool now. Replicas that are `stopped` are not given."""
-    actions = _size(pool, replicas, seen)
+    """What to do about one pool now. Replicas that are `stopped` are not given. `room`: for how many more the node has
+    devices."""
+    actions = size(pool, replicas, seen, room)
     leaving = {action.replica_id for action in actions}
     for replica in replicas:
         if replica.id not in leaving:
@@ -139,30 +61,6 @@ def backoff_s(restarts: int, longest_s: float) -> float:
     """How long a replica that crashed `restarts` times in a row waits."""
     doublings = min(max(restarts - 1, 0), 30)
     return min(BACKOFF_FIRST_S * 2.0**doublings, longest_s)
-
-
-def _size(pool: PoolView, replicas: Iterable[ReplicaView], seen: dict[ReplicaId, Seen]) -> list[Action]:
-    """Enough replicas of the current specification; the old ones leave when the new ones can take over."""
-    crew = _Crew()
-    for replica in replicas:
-        if replica.state != "draining":
-            (crew.current if replica.pool_generation == pool.generation else crew.old).append(replica)
-    wanted = pool.spec.replicas if pool.wanted else 0
-    crew.current.sort(key=lambda replica: (replica.state != "ready", replica.changed_at))
-    actions = [Action(Act.CREATE, pool.id) for _ in range(wanted - len(crew.current))]
-    leaving = [(replica, "more than wanted") for replica in crew.current[wanted:]]
-    replaced = sum(replica.state == "ready" for replica in crew.current[:wanted]) >= wanted
-    leaving += [
-        (replica, "replaced by a newer specification")
-        for replica in crew.old
-        if replaced or replica.state in ("starting", "failed")  # it serves nobody
-    ]
-    return actions + [_farewell(pool, replica, reason, seen[replica.id]) for replica, reason in leaving]
-
-
-def _farewell(pool: PoolView, replica: ReplicaView, reason: str, seen: Seen) -> Action:
-    running = seen.process is not None and seen.process.alive and pool.spec.kind != "external"
-    return _to(replica, Act.DRAIN if running and replica.state in ("ready", "lost") else Act.STOP, reason)
 
 
 def _attend(pool: PoolView, replica: ReplicaView, seen: Seen, now: datetime, limits: Limits) -> Action | None:

@@ -30,6 +30,12 @@ class EngineStatus:
 
     state: EngineState
     epoch: str | None = None
+    running: int = 0
+    waiting: int = 0
+
+    @property
+    def requests(self) -> int:
+        return self.running + self.waiting
 
 
 class Probe:
@@ -96,4 +102,9 @@ def _parse(answer: object) -> EngineStatus:
     state, epoch = answer.get("state"), answer.get("epoch")
     if state not in _STATES or not isinstance(epoch, str):
         raise ValueError("the status has no state or no epoch")
-    return EngineStatus(_STATES[state], epoch)
+    return EngineStatus(_STATES[state], epoch, _count(answer.get("running")), _count(answer.get("waiting")))
+
+
+def _count(value: object) -> int:
+    """An engine that does not say how much it does is taken to do nothing."""
+    return value if isinstance(value, int) and value > 0 else 0

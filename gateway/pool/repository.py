@@ -16,10 +16,10 @@ from gateway.db import ReadSession, WriteSession
 from gateway.ids import PoolId, ReplicaId
 from gateway.pool.launcher import Assignment
 from gateway.pool.models import Pool, Replica, SupervisorLease
-from gateway.pool.plan import PoolView, ReplicaState, ReplicaView
 from gateway.pool.process import ProcessMark
 from gateway.pool.spec import EngineSpec
 from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
+from gateway.pool.views import PoolView, ReplicaState, ReplicaView
 
 __all__ = ["Lease", "LeaseLost", "PoolRepository", "ReplicaCondition"]
 
@@ -220,7 +220,7 @@ class PoolRepository:
 
     async def create(self, session: WriteSession, lease: Lease, fresh_id: ReplicaId, pool: PoolView) -> None:
         """One more replica: the last stopped one again, with its address and journal, else a new row."""
-        await self._fence(session, lease)
+        await self.fence(session, lease)
         last = await session.scalar(
             select(Replica.id)
             .where(Replica.pool_id == pool.id, Replica.node == lease.node, Replica.state == _GONE)
@@ -232,8 +232,10 @@ class PoolRepository:
                 Replica(id=fresh_id, pool_id=pool.id, node=lease.node, pool_generation=pool.generation)
             )
             return
-        revived = {"state": "starting", "pool_generation": pool.generation, "restarts": 0, "last_error": None}
-        await self._update(session, ReplicaId(last), **revived)
+        await self._update(
+            session, ReplicaId(last), state="starting", pool_generation=pool.generation, restarts=0,
+            last_error=None, gpus=[], devices=[],
+        )  # fmt: skip
 
     async def book(
         self,
@@ -244,7 +246,7 @@ class PoolRepository:
         journal_dir: str | None,
     ) -> Assignment:
         """Reserve an address and devices for a launch, under the lease, against all others of the node."""
-        await self._fence(session, lease)
+        await self.fence(session, lease)
         others = await session.execute(
             select(Replica.url, Replica.gpus).where(
                 Replica.node == lease.node, Replica.state.in_(_BOOKED), Replica.id != replica.id
@@ -262,7 +264,7 @@ class PoolRepository:
     async def launched(
         self, session: WriteSession, lease: Lease, replica_id: ReplicaId, mark: ProcessMark | None
     ) -> None:
-        await self._fence(session, lease)
+        await self.fence(session, lease)
         pid, ticks = (mark.pid, mark.start_ticks) if mark is not None else (None, None)
         await self._update(session, replica_id, pid=pid, pid_started_ticks=ticks)
 
@@ -270,7 +272,7 @@ class PoolRepository:
         self, session: WriteSession, lease: Lease, replica: ReplicaView, state: ReplicaState, reason: str = ""
     ) -> None:
         """Change the state; what no longer holds in the new state is cleared."""
-        await self._fence(session, lease)
+        await self.fence(session, lease)
         gone = (
             {"pid": None, "pid_started_ticks": None, "ready_at": None} if state in ("failed", _GONE) else {}
         )
@@ -281,15 +283,16 @@ class PoolRepository:
     async def publish(
         self, session: WriteSession, lease: Lease, replica_id: ReplicaId, epoch: str | None
     ) -> None:
-        await self._fence(session, lease)
+        await self.fence(session, lease)
         await self._update(session, replica_id, state="ready", epoch=epoch, ready_at=func.now())
 
     async def forgive(self, session: WriteSession, lease: Lease, replica_id: ReplicaId) -> None:
         """It has been stable: its next crash counts as the first."""
-        await self._fence(session, lease)
+        await self.fence(session, lease)
         await session.execute(update(Replica).where(Replica.id == replica_id).values(restarts=0))
 
-    async def _fence(self, session: WriteSession, lease: Lease) -> None:
+    async def fence(self, session: WriteSession, lease: Lease) -> None:
+        """Raises LeaseLost unless the lease is held till the transaction ends."""
         held = await session.execute(
             select(SupervisorLease.node)
             .where(
@@ -302,6 +305,13 @@ class PoolRepository:
         )
         if held.first() is None:
             raise LeaseLost(lease.node)
+
+    async def keep(self, session: WriteSession, lease: Lease, replica_id: ReplicaId, generation: int) -> None:
+        """It runs as the specification of that generation says, without having been started anew."""
+        await self.fence(session, lease)
+        await session.execute(
+            update(Replica).where(Replica.id == replica_id).values(pool_generation=generation)
+        )
 
     async def _update(self, session: WriteSession, replica_id: ReplicaId, **values: object) -> None:
         await session.execute(
@@ -351,4 +361,5 @@ def _view(row: Replica) -> ReplicaView:
         restarts=row.restarts,
         ready_at=row.ready_at,
         changed_at=row.updated_at,
+        last_error=row.last_error,
     )

@@ -13,7 +13,7 @@ from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, Strin
 
 from gateway.pool.access import trusting
 
-__all__ = ["EngineKind", "EngineSpec", "FlagValue", "Placement", "ServedName"]
+__all__ = ["NOT_STARTED_WITH", "EngineKind", "EngineSpec", "FlagValue", "Placement", "ServedName"]
 
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
 ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
@@ -28,6 +28,9 @@ OWNED_FLAGS = frozenset(
     }
 )  # fmt: skip
 
+
+NOT_STARTED_WITH = ("min_replicas", "max_replicas", "max_surge", "max_unavailable", "ca_bundle")
+"""What says how many engines there are, or how they are spoken to: a change of it replaces none."""
 
 CA_BUNDLE_CHARS_MAX = 256 * 1024
 
@@ -69,6 +72,10 @@ class EngineSpec(BaseModel):
     """Certificates (PEM) of the authorities that vouch for an `external` engine, in place of the system's."""
     min_replicas: int = Field(default=1, ge=0, le=256)
     max_replicas: int = Field(default=1, ge=1, le=256)
+    max_surge: int = Field(default=1, ge=1, le=256)
+    """How many more than are wanted may run while a newer specification replaces them; the leaving ones count."""
+    max_unavailable: int | None = Field(default=None, ge=0, le=256)
+    """How many of them may be missing then, if no device is free for a new one; by default one, but not the last."""
 
     @property
     def gpus_per_replica(self) -> int:
@@ -78,6 +85,9 @@ class EngineSpec(BaseModel):
     def replicas(self) -> int:
         """How many should run while the pool is wanted."""
         return len(self.urls) if self.kind == "external" else self.min_replicas
+
+    def unavailable_max(self, wanted: int) -> int:
+        return min(1, max(wanted - 1, 0)) if self.max_unavailable is None else self.max_unavailable
 
     @model_validator(mode="after")
     def _consistent(self) -> "EngineSpec":

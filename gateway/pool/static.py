@@ -16,11 +16,12 @@ __all__ = ["StaticLauncher"]
 
 class StaticLauncher:
     def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
-        used = {assignment.url for assignment in taken}
-        for url in (str(url).rstrip("/") for url in spec.urls):
-            if url not in used:
-                return Assignment(url, ())
+        for url in _free_urls(spec, taken):
+            return Assignment(url, ())
         raise LaunchError("every URL of the pool has its replica")
+
+    def room(self, spec: EngineSpec, taken: Collection[Assignment]) -> int | None:
+        return len(_free_urls(spec, taken))
 
     async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
         return Running(None)
@@ -39,3 +40,8 @@ class StaticLauncher:
 
     async def strays(self, known: Collection[ReplicaId]) -> tuple[ReplicaId, ...]:
         return ()
+
+
+def _free_urls(spec: EngineSpec, taken: Collection[Assignment]) -> list[str]:
+    used = {assignment.url for assignment in taken}
+    return [url for url in (str(url).rstrip("/") for url in spec.urls) if url not in used]

@@ -12,17 +12,20 @@ from dataclasses import dataclass, field, replace
 
 from gateway.clock import Clock
 from gateway.db import Database, is_unavailable
-from gateway.ids import ReplicaId
+from gateway.ids import PoolId, ReplicaId
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.pool.access import PoolAccess
 from gateway.pool.actor import Actor, JournalDir, Memory
-from gateway.pool.launcher import Launcher
-from gateway.pool.plan import Act, Limits, PoolView, ReplicaState, ReplicaView, Seen, is_stable, plan
+from gateway.pool.launcher import Assignment, Launcher
+from gateway.pool.nodes import write_stage
+from gateway.pool.plan import Limits, is_stable, plan
 from gateway.pool.probe import Probe
 from gateway.pool.process import is_dead, own_identity
 from gateway.pool.repository import LEASE_S, Lease, LeaseLost, PoolRepository
+from gateway.pool.sizing import stage
 from gateway.pool.spec import EngineKind
+from gateway.pool.views import Act, PoolView, ReplicaState, ReplicaView, Seen, Stage
 
 __all__ = ["Supervisor"]
 
@@ -39,6 +42,10 @@ class _World:
     pools: list[PoolView]
     replicas: list[ReplicaView]
     seen: dict[ReplicaId, Seen] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> list[Assignment]:
+        return [Assignment(one.url, one.gpus) for one in self.replicas if one.url is not None]
 
 
 class Supervisor:
@@ -68,6 +75,7 @@ class Supervisor:
         self._metrics = metrics
         self._actor = Actor(database, launchers, probe, clock=clock, metrics=metrics, journal_dir=journal_dir)
         self._log = get_logger("gateway.pool")
+        self._told: dict[PoolId, Stage] = {}
         self._lease: Lease | None = None
         self._renewed_at = 0.0
         self._swept_at: float | None = None
@@ -103,7 +111,9 @@ class Supervisor:
             now = await self._repository.now(session)
         for pool in world.pools:
             crew = [replica for replica in world.replicas if replica.pool_id == pool.id]
-            for action in plan(pool, crew, world.seen, now, self._limits):
+            room = self._launchers[pool.spec.kind].room(pool.spec, world.taken)
+            await self._tell(lease, pool, stage(pool, crew, world.seen, room))
+            for action in plan(pool, crew, world.seen, now, self._limits, room):
                 await self._actor.perform(lease, action, pool, crew)
                 created = created or action.act is Act.CREATE
         for replica in world.replicas:
@@ -126,6 +136,18 @@ class Supervisor:
             self._log.exception("step failed", node=self._node)
         return False
 
+    async def _tell(self, lease: Lease, pool: PoolView, now: Stage) -> None:
+        """How far it is, when that has changed."""
+        before = self._told.get(pool.id)
+        if before == now:
+            return
+        if before is None or before.phase != now.phase:
+            self._log.info("pool is " + now.phase, pool=pool.name, reason=now.reason)
+        async with self._database.write() as session:
+            await self._repository.fence(session, lease)
+            await write_stage(session, self._node, pool.id, now)
+        self._told[pool.id] = now
+
     # -- the lease ----------------------------------------------------------------------------------
 
     async def _hold(self) -> bool:
@@ -135,7 +157,9 @@ class Supervisor:
         async with self._database.write() as session:
             lease = await self._repository.acquire(session, self._node, self._owner, is_dead)
         if lease != self._lease:
-            self._actor.memory.clear()  # whatever happened in between was another's doing
+            # Whatever happened in between was another's doing.
+            self._actor.memory.clear()
+            self._told.clear()
             self._log.info("lease taken" if lease else "lease held by another", node=self._node)
         self._lease, self._renewed_at = lease, now
         return lease is not None

@@ -184,7 +184,7 @@ export type EndpointTested = { event_type: string; object: "webhook_endpoint.tes
 
 export type Enforcement = { status: "enforcing" | "inactive" };
 
-export type EngineSpec = { ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
+export type EngineSpec = { ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
 
 export type EventTypes = { data: Array<string>; object: "list" };
 
@@ -310,11 +310,13 @@ export type PermissionBody = { mode: "allow_list" | "deny_list"; model_ids: Arra
 
 export type Person = { email: string | null; id: string; name: string; role: "owner" | "admin" | "billing" | "viewer" | "member" };
 
-export type Pool = { desired_state: "running" | "stopped"; generation: number; has_api_key: boolean; id: string; name: string; object: "organization.pool"; replicas: Array<Replica>; reserved_projects: Array<string>; spec: EngineSpec; traffic: TrafficPolicy };
+export type Pool = { desired_state: "running" | "stopped"; generation: number; has_api_key: boolean; id: string; name: string; nodes: Array<PoolNode>; object: "organization.pool"; replicas: Array<Replica>; reserved_projects: Array<string>; spec: EngineSpec; traffic: TrafficPolicy };
 
 export type PoolBody = { api_key?: string | null; name: string; reserved_projects?: Array<string>; spec: EngineSpec; traffic?: TrafficPolicy };
 
 export type PoolChange = { api_key?: string | null; desired_state?: "running" | "stopped" | null; max_replicas?: number | null; min_replicas?: number | null; name?: string | null; reserved_projects?: Array<string> | null; spec?: EngineSpec | null; traffic?: TrafficPolicy | null };
+
+export type PoolNode = { node: string; phase: "settled" | "starting" | "rolling" | "blocked" | "crashing" | "stopping" | "stopped"; reason: string; since: number };
 
 export type PoolNow = { desired_state: "running" | "stopped"; id: string; is_rolling: boolean; name: string; ready: number; replicas: Array<ReplicaNow> };
 

@@ -20,10 +20,11 @@ from gateway.errors import Conflict, InvalidValue, NotFound
 from gateway.http.admin.common import AdminParts, After, Body, Json, Limit, Name, Page, page_of, record, unix
 from gateway.ids import PoolId, ReplicaId
 from gateway.pool.addresses import unsafe_url
-from gateway.pool.plan import PoolView
+from gateway.pool.nodes import NodeState, node_states
 from gateway.pool.repository import PoolRepository, ReplicaCondition
-from gateway.pool.spec import EngineSpec
+from gateway.pool.spec import NOT_STARTED_WITH, EngineSpec
 from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
+from gateway.pool.views import PoolView
 from gateway.routing.repository import RoutingRepository
 
 __all__ = ["PoolRoutes"]
@@ -100,8 +101,10 @@ class PoolRoutes:
         """Newest first."""
         async with self._p.database.read() as session:
             rows = await self._pools.pool_page(session, after, limit + 1)
-            replicas = await self._pools.conditions(session, [pool.id for pool, _ in rows])
-        return page_of([self._pool(pool, reserved, replicas) for pool, reserved in rows], limit)
+            ids = [pool.id for pool, _ in rows]
+            replicas = await self._pools.conditions(session, ids)
+            nodes = await node_states(session, ids)
+        return page_of([self._pool(pool, reserved, replicas, nodes) for pool, reserved in rows], limit)
 
     async def retrieve(self, pool_id: str) -> Json:
         async with self._p.database.read() as session:
@@ -109,7 +112,8 @@ class PoolRoutes:
             if found is None:
                 raise NotFound("No such pool.")
             replicas = await self._pools.conditions(session, [PoolId(pool_id)])
-        return self._pool(*found, replicas)
+            nodes = await node_states(session, [PoolId(pool_id)])
+        return self._pool(*found, replicas, nodes)
 
     async def update(self, request: Request, pool_id: str, body: PoolChange) -> Json:
         _check_urls(body.spec)
@@ -164,12 +168,19 @@ class PoolRoutes:
             raise NotFound("No such replica.")
         return self._replica(found)
 
-    def _pool(self, pool: PoolView, reserved: Sequence[str], replicas: Sequence[ReplicaCondition]) -> Json:
+    def _pool(
+        self,
+        pool: PoolView,
+        reserved: Sequence[str],
+        replicas: Sequence[ReplicaCondition],
+        nodes: Sequence[NodeState],
+    ) -> Json:
         return {
             "object": "organization.pool",
             "id": pool.id,
             **_facts(pool, reserved),
             "generation": pool.generation,
+            "nodes": [_node(node) for node in nodes if node.pool_id == pool.id],
             "replicas": [self._replica(replica) for replica in replicas if replica.pool_id == pool.id],
         }
 
@@ -255,7 +266,16 @@ def _spec_of(values: Json) -> EngineSpec:
 
 
 def _as_started(spec: EngineSpec) -> Json:
-    return spec.model_dump(exclude={"min_replicas", "max_replicas", "ca_bundle"})
+    return spec.model_dump(exclude=set(NOT_STARTED_WITH))
+
+
+def _node(state: NodeState) -> Json:
+    return {
+        "node": state.node,
+        "phase": state.phase,
+        "reason": state.reason,
+        "since": unix(state.since),
+    }
 
 
 def _facts(pool: PoolView, reserved: Sequence[str]) -> Json:

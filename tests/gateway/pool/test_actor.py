@@ -13,10 +13,10 @@ from gateway.pool.actor import Actor
 from gateway.pool.launcher import Assignment, Running
 from gateway.pool.local import LocalLauncher
 from gateway.pool.models import Pool
-from gateway.pool.plan import Act, Action, PoolView, ReplicaView
 from gateway.pool.probe import Probe
 from gateway.pool.repository import Lease, LeaseLost, PoolRepository
 from gateway.pool.spec import EngineSpec
+from gateway.pool.views import Act, Action, PoolView, ReplicaView
 from tests.gateway.pool.conftest import stub_spec
 
 POOL = PoolView(PoolId("pool_1"), "stub", stub_spec(), generation=1, wanted=True)

@@ -8,9 +8,10 @@ import pytest
 
 from gateway.ids import PoolId, ReplicaId
 from gateway.pool.launcher import Observed
-from gateway.pool.plan import Act, Limits, PoolView, ReplicaView, Seen, backoff_s, is_stable, plan
+from gateway.pool.plan import Limits, backoff_s, is_stable, plan
 from gateway.pool.probe import EngineStatus
 from gateway.pool.spec import EngineSpec
+from gateway.pool.views import Act, PoolView, ReplicaView, Seen
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = Limits(ready_timeout_s=300, drain_timeout_s=600, backoff_max_s=60)

@@ -10,9 +10,9 @@ from gateway.db import Database
 from gateway.ids import PoolId, ReplicaId
 from gateway.pool.launcher import Assignment
 from gateway.pool.models import Pool
-from gateway.pool.plan import PoolView
 from gateway.pool.process import ProcessMark
 from gateway.pool.repository import Lease, LeaseLost, PoolRepository
+from gateway.pool.views import PoolView
 from tests.gateway.pool.conftest import stub_spec
 
 REPOSITORY = PoolRepository()

@@ -10,18 +10,20 @@ from sqlalchemy import text
 
 from gateway.clock import SystemClock
 from gateway.db import Database
-from gateway.ids import ReplicaId
+from gateway.ids import PoolId, ReplicaId
 from gateway.keyring import Keyring
 from gateway.obs.metrics import Metrics
 from gateway.pool.access import PoolAccess
 from gateway.pool.local import LocalLauncher
 from gateway.pool.models import Pool
-from gateway.pool.plan import Limits, ReplicaView
+from gateway.pool.nodes import NodeState, node_states
+from gateway.pool.plan import Limits
 from gateway.pool.probe import Probe
 from gateway.pool.repository import PoolRepository
 from gateway.pool.spec import EngineSpec
 from gateway.pool.static import StaticLauncher
 from gateway.pool.supervisor import Supervisor
+from gateway.pool.views import ReplicaView
 from tests.gateway.pool.conftest import stub_spec, until
 
 NODE = "node"
@@ -68,6 +70,18 @@ class Bench:
 
     async def until_ready(self, count: int = 1) -> list[ReplicaView]:
         return await self.until(lambda all_: [one.state for one in all_] == ["ready"] * count)
+
+    async def until_told(self, phase: str, reason: str) -> None:
+        """Step until the supervisor says so of the only pool."""
+        told: list[NodeState] = []
+        for _ in range(2400):
+            await self.supervisor.step()
+            async with self.database.read() as session:
+                told = await node_states(session, [PoolId("pool_stub")])
+            if [(one.node, one.phase, one.reason) for one in told] == [(NODE, phase, reason)]:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"never told: {told}")
 
 
 @pytest.fixture
@@ -134,6 +148,64 @@ async def test_a_newer_specification_replaces_without_a_gap(bench: Bench) -> Non
     assert new.url != old.url
 
 
+async def test_where_devices_are_short_an_old_replica_leaves_first(bench: Bench) -> None:
+    """Duty H42: two replicas on two devices, rolled: one serves at any time, no device is booked twice, and it is told
+    how far it is."""
+    spec = {"gpus": (0, 1), "min_replicas": 2, "max_replicas": 2}
+    await bench.want(stub_spec(**spec))
+    first = await bench.until_ready(2)
+    await bench.want(stub_spec(**spec, flags={"load-s": 0.2}), generation=2)
+    serving: set[int] = set()
+    devices: list[list[int]] = []
+
+    def rolled(replicas: list[ReplicaView]) -> bool:
+        serving.add(sum(one.state == "ready" for one in replicas))
+        devices.append([gpu for one in replicas for gpu in one.gpus])
+        return [(one.state, one.pool_generation) for one in replicas] == [("ready", 2)] * 2
+
+    await bench.until(rolled)
+    assert min(serving) == 1
+    assert all(len(booked) == len(set(booked)) <= 2 for booked in devices)
+    assert len(first) == 2
+    await bench.until_told("settled", "")
+
+
+async def test_a_roll_without_a_device_says_so_and_goes_on_by_leave(bench: Bench) -> None:
+    spec = {"gpus": (0,), "max_replicas": 1}
+    await bench.want(stub_spec(**spec))
+    (old,) = await bench.until_ready()
+    newer = spec | {"flags": {"load-s": 0.1}}
+    await bench.want(stub_spec(**newer), generation=2)
+    reason = "0 of 1 replaced; no free device for a new replica, and none may leave before it"
+    await bench.until_told("blocked", reason)
+    assert [one.id for one in await bench.replicas()] == [old.id], "nothing else is started meanwhile"
+    await bench.want(stub_spec(**newer, max_unavailable=1), generation=2)
+    (new,) = await bench.until(
+        lambda all_: [(one.state, one.pool_generation) for one in all_] == [("ready", 2)]
+    )
+    assert new.gpus == (0,)
+
+
+async def test_a_newer_specification_of_an_external_engine_starts_nothing(
+    bench: Bench, open_launcher: LocalLauncher
+) -> None:
+    where = open_launcher.assign(stub_spec(), [], None)
+    other = ReplicaId("rep_elsewhere")
+    running = await open_launcher.launch(other, stub_spec(), where)
+    try:
+        spec = {"kind": "external", "urls": (where.url,), "max_replicas": 1}
+        bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", key="x")
+        bench.supervisor = bench.another()  # whose engine it is not
+        await bench.want(stub_spec(**spec))
+        (before,) = await bench.until_ready()
+        await bench.want(stub_spec(**spec, served_names=("renamed",)), generation=2)
+        (after,) = await bench.until(lambda all_: {one.pool_generation for one in all_} == {2})
+        assert (after.id, after.state, after.url) == (before.id, "ready", where.url)
+        await bench.until_told("settled", "")
+    finally:
+        await open_launcher.kill(other, running)
+
+
 async def test_drain_all_leaves_no_process_and_a_new_start_has_the_same_address(bench: Bench) -> None:
     await bench.want(stub_spec(min_replicas=2, flags={"helper": True}))
     before = await bench.until_ready(2)
@@ -167,6 +239,12 @@ async def test_a_crash_loop_is_reported_and_slowed(bench: Bench) -> None:
             "exited with 3: stub: error: told to crash"
         )
     assert failed.ready_at is None
+    (again,) = await bench.until(
+        lambda all_: bool(all_) and all_[0].restarts >= 3 and all_[0].state == "failed"
+    )
+    await bench.until_told(
+        "crashing", f"{again.id}, {again.restarts} times in a row: exited with 3: stub: error: told to crash"
+    )
 
 
 async def test_strays_are_ended(bench: Bench) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from gateway.db import Database, ReadSession
 from gateway.ids import PoolId, RouteId, TenantId
-from gateway.pool.plan import PoolView
 from gateway.pool.repository import PoolRepository
 from gateway.pool.spec import EngineSpec
 from gateway.pool.traffic import TrafficPolicy
+from gateway.pool.views import PoolView
 from gateway.routing.repository import COMPONENTS, RoutingRepository
 from gateway.routing.target import PoolTimes, PriceFilter, RouteRow
 

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from gateway.pool.spec import EngineSpec
 from gateway.pool.traffic import TrafficPolicy
 
-__all__ = ["Pool", "Price", "Replica", "Route"]
+__all__ = ["Pool", "PoolNode", "Price", "Replica", "Route"]
 
 
 class Load(TypedDict):
@@ -36,6 +36,15 @@ class Replica(TypedDict):
     load: Load | None
 
 
+class PoolNode(TypedDict):
+    """How far the replicas of one node are; `since` the phase began."""
+
+    node: str
+    phase: Literal["settled", "starting", "rolling", "blocked", "crashing", "stopping", "stopped"]
+    reason: str
+    since: int
+
+
 class Pool(TypedDict):
     """`spec` holds what was given; what it leaves out has its default."""
 
@@ -48,6 +57,7 @@ class Pool(TypedDict):
     traffic: TrafficPolicy
     has_api_key: bool
     generation: int
+    nodes: list[PoolNode]
     replicas: list[Replica]
 
 
