@@ -95,9 +95,14 @@ def _crew(pool: PoolView, replicas: Sequence[ReplicaView], seen: dict[ReplicaId,
     staying = [one for one in replicas if one.state != "draining"]
     current = [one for one in staying if one.pool_generation == pool.generation]
     old = [one for one in staying if one.pool_generation != pool.generation]
-    current.sort(key=lambda one: (one.state != "ready", -seen[one.id].requests, one.changed_at))
-    old.sort(key=lambda one: (one.state == "ready", seen[one.id].requests, one.changed_at))
+    current.sort(key=lambda one: (one.state != "ready", -_load(seen[one.id]), one.changed_at))
+    old.sort(key=lambda one: (one.state == "ready", _load(seen[one.id]), one.changed_at))
     return _Crew(current, old, len(replicas) - len(staying))
+
+
+def _load(seen: Seen) -> int:
+    """What it works on and what waits there, as far as it says."""
+    return seen.status.requests if seen.status is not None else 0
 
 
 def _free(pool: PoolView, crew: _Crew, room: int | None) -> int | None:

@@ -85,8 +85,3 @@ class Seen:
     status: EngineStatus | None
     silent_s: float = 0.0
     """Since the last answer, or since this supervisor first looked."""
-
-    @property
-    def requests(self) -> int:
-        """What it works on and what waits there, as far as it says."""
-        return self.status.requests if self.status is not None else 0

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,10 @@ UP = "Ctrl-C stops everything."
 class Stack:
     """One `tollway up` and what a caller, an operator and a saboteur may do with it."""
 
-    def __init__(self, home: Path, model: Path) -> None:
+    def __init__(self, home: Path, model: Path, environ: Mapping[str, str] | None = None) -> None:
+        """`environ`: settings of the parts beyond those of all tests."""
         self.home, self.model = home, model
+        self._environ = PATIENT | (environ or {})
         self._keeper = keep_port()  # as long as this is there
         self.port = self._keeper.getsockname()[1]
         self.process: subprocess.Popen[str] | None = None
@@ -68,7 +70,7 @@ class Stack:
         }
         return subprocess.Popen(
             [*command, *flags],
-            env=environ | PATIENT,
+            env=environ | self._environ,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

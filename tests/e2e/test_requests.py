@@ -9,6 +9,7 @@ import pytest
 
 from gateway.local.up import OFFER, SERVED_MODEL
 from tests.e2e.conftest import Stack, caller, until
+from tests.e2e.roll.run import Rolls, wrong
 
 PROMPT = "the quick brown fox"
 CHAT: Any = [{"role": "user", "content": PROMPT}]
@@ -211,3 +212,18 @@ async def test_the_engines_own_counters_are_the_ledgers_sums(stack: Stack) -> No
     assert ledger["completion"] > 0
     assert counted["vllm:generation_tokens_total"] == ledger["completion"]
     assert counted["vllm:prompt_tokens_total"] == ledger["prompt"]
+
+
+async def test_a_roll_under_load_fails_and_cuts_nobody(stack: Stack) -> None:
+    """Duty H42: the supervisor replaces the engine under constant load: each stream gets its tokens, each is settled once,
+    and what the old engine journalled is with the ledger. Last of all: the engine has another address afterwards.
+    `make roll` is the long form."""
+    rolls = Rolls(stack, callers=6)
+    await rolls.grow(1)
+    (before,) = rolls.pool["replicas"]
+    streams = await rolls.roll()
+    (after,) = rolls.pool["replicas"]
+    assert (before["id"], before["url"]) != (after["id"], after["url"])
+    assert len(streams) >= 6
+    assert not wrong(streams)
+    assert not await rolls.unsettled()

@@ -1,0 +1,1 @@
+"""Rolling upgrades under constant load, on the real stack."""
