@@ -26,6 +26,9 @@ class Assignment:
 
     url: str
     gpus: tuple[int, ...]
+    """Indices, as far as they are known; for a person to read."""
+    devices: tuple[str, ...] = ()
+    """The same by UUID where the node can tell, else by index: what is booked and what the replica sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,14 @@ class Launcher(Protocol):
 
     async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
         """End it and whatever it started, now."""
+        ...
+
+    async def survey(self) -> None:
+        """Look at the node's devices, if it is time."""
+        ...
+
+    def fault(self, devices: Collection[str]) -> str | None:
+        """Why what runs on these devices cannot go on."""
         ...
 
     async def strays(self, known: Collection[ReplicaId]) -> tuple[ReplicaId, ...]:

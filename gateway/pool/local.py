@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gateway.clock import Clock, SystemClock
 from gateway.ids import ReplicaId
+from gateway.pool.devices import DeviceSource, DeviceWatch, NvidiaSmi
 from gateway.pool.launcher import Assignment, LaunchError, Observed, Running
 from gateway.pool.process import ProcessMark, free_port, marked_processes, port_is_free, reap, signal_group
 from gateway.pool.spec import EngineSpec, Placement
@@ -41,24 +43,42 @@ class LocalLauncher:
         key: str,
         open_engines: bool = False,
         environ: Mapping[str, str] = os.environ,
+        devices: DeviceSource | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._run_dir = run_dir.resolve()
         self._key = key
         self._open_engines = open_engines
         self._environ = environ
+        self._devices = DeviceWatch(devices or NvidiaSmi(environ), clock or SystemClock())
 
     def room(self, spec: EngineSpec, taken: Collection[Assignment]) -> int | None:
-        return len(_free_gpus(spec, taken)) // spec.gpus_per_replica if spec.gpus else None
+        return len(self._free_devices(spec, taken)) // spec.gpus_per_replica if spec.gpus else None
 
     def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
-        free_gpus = _free_gpus(spec, taken)
-        if len(free_gpus) < spec.gpus_per_replica:
-            raise LaunchError(
-                f"{spec.gpus_per_replica} GPUs needed, {len(free_gpus)} of {list(spec.gpus)} free"
-            )
+        free, needed = self._free_devices(spec, taken), spec.gpus_per_replica
+        if len(free) < needed:
+            raise LaunchError(self._too_few(spec, len(free)))
         used_ports = {urlsplit(assignment.url).port for assignment in taken}
         port = next(port for port in _ports(last) if port not in used_ports)
-        return Assignment(f"http://{HOST}:{port}", tuple(free_gpus[: spec.gpus_per_replica]))
+        devices = tuple(free[:needed])
+        return Assignment(f"http://{HOST}:{port}", self._devices.inventory.indices(devices), devices)
+
+    async def survey(self) -> None:
+        await self._devices.refresh()
+
+    def fault(self, devices: Collection[str]) -> str | None:
+        return self._devices.inventory.fault(devices)
+
+    def _free_devices(self, spec: EngineSpec, taken: Collection[Assignment]) -> list[str]:
+        used = [name for assignment in taken for name in (assignment.devices or assignment.gpus)]
+        return self._devices.inventory.free(spec.gpus, used)
+
+    def _too_few(self, spec: EngineSpec, free: int) -> str:
+        why = {name: self._devices.inventory.why_not(name) for name in spec.gpus}
+        ill = "; ".join(f"{name}: {reason}" for name, reason in why.items() if reason is not None)
+        counted = f"{spec.gpus_per_replica} GPUs needed, {free} of {list(spec.gpus)} free"
+        return f"{counted} ({ill})" if ill else counted
 
     async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
         port = urlsplit(assignment.url).port
@@ -136,17 +156,13 @@ class LocalLauncher:
         ours = {
             HOME_MARK: str(self._run_dir),
             REPLICA_MARK: replica_id,
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, assignment.gpus)),
+            "CUDA_VISIBLE_DEVICES": ",".join(assignment.devices or map(str, assignment.gpus)),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # an index means what it means to nvidia-smi
             "PYTHONUNBUFFERED": "1",
         }
         # An engine learns nothing of the gateway's databases and secrets.
         inherited = {name: value for name, value in self._environ.items() if not _is_private(name)}
         return inherited | ours
-
-
-def _free_gpus(spec: EngineSpec, taken: Collection[Assignment]) -> list[int]:
-    used = {gpu for assignment in taken for gpu in assignment.gpus}
-    return [gpu for gpu in spec.gpus if gpu not in used]
 
 
 def _spawn(program: str, command: tuple[str, ...], environ: Mapping[str, str], log: Path) -> int:

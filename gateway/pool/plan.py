@@ -68,6 +68,8 @@ def _attend(pool: PoolView, replica: ReplicaView, seen: Seen, now: datetime, lim
     if replica.state == "failed":
         due = age_s >= backoff_s(replica.restarts, limits.backoff_max_s)
         return _to(replica, Act.LAUNCH) if due else None
+    if seen.fault is not None:  # whatever its process thinks of it
+        return _to(replica, Act.FAIL if replica.state != "draining" else Act.STOP, seen.fault)
     if replica.state == "draining":
         return _leave(replica, seen, age_s, limits)
     if seen.process is None:

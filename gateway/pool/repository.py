@@ -55,6 +55,8 @@ class ReplicaCondition:
     last_error: str | None
     ready_at: datetime | None
     gpus: tuple[int, ...]
+    devices: tuple[str, ...]
+    """By UUID where the node can tell."""
     generation: int
     """Of the pool's specification, with which it was started."""
     created_at: datetime
@@ -248,15 +250,17 @@ class PoolRepository:
         """Reserve an address and devices for a launch, under the lease, against all others of the node."""
         await self.fence(session, lease)
         others = await session.execute(
-            select(Replica.url, Replica.gpus).where(
+            select(Replica.url, Replica.gpus, Replica.devices).where(
                 Replica.node == lease.node, Replica.state.in_(_BOOKED), Replica.id != replica.id
             )
         )
-        taken = [Assignment(url, tuple(gpus)) for url, gpus in others if url is not None]
+        taken = [
+            Assignment(url, tuple(gpus), tuple(devices)) for url, gpus, devices in others if url is not None
+        ]
         assignment = assign(taken, replica.url)
         await self._update(
             session, replica.id, state="starting", url=assignment.url, gpus=list(assignment.gpus),
-            journal_dir=journal_dir, lease_generation=lease.generation,
+            devices=list(assignment.devices), journal_dir=journal_dir, lease_generation=lease.generation,
             pid=None, pid_started_ticks=None, ready_at=None,
         )  # fmt: skip
         return assignment
@@ -342,6 +346,7 @@ def _condition(row: Replica) -> ReplicaCondition:
         last_error=row.last_error,
         ready_at=row.ready_at,
         gpus=tuple(row.gpus),
+        devices=tuple(row.devices),
         generation=row.pool_generation,
         created_at=row.created_at,
     )
@@ -355,6 +360,7 @@ def _view(row: Replica) -> ReplicaView:
         state=row.state,  # type: ignore[arg-type]  # the table's check constraint lists the same values
         url=row.url,
         gpus=tuple(row.gpus),
+        devices=tuple(row.devices),
         mark=ProcessMark(pid, ticks) if pid is not None and ticks is not None else None,
         epoch=row.epoch,
         pool_generation=row.pool_generation,

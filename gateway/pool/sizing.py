@@ -109,7 +109,7 @@ def _free(pool: PoolView, crew: _Crew, room: int | None) -> int | None:
     """Less what is created and has not taken its devices yet."""
     if room is None or not pool.spec.gpus_per_replica:
         return room
-    return max(room - sum(not one.gpus for one in crew.current), 0)
+    return max(room - sum(not (one.devices or one.gpus) for one in crew.current), 0)
 
 
 def _creatable(pool: PoolView, crew: _Crew, wanted: int, missing: int, free: int | None) -> int:

@@ -18,6 +18,10 @@ __all__ = ["NOT_STARTED_WITH", "EngineKind", "EngineSpec", "FlagValue", "Placeme
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
 ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
 FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+GpuName = (
+    Annotated[int, Field(ge=0, le=1023)]
+    | Annotated[str, StringConstraints(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]{8,100}$")]
+)
 FlagValue = StrictBool | int | float | str
 
 # Given by the specification or by the launcher; a flag that contradicts them would start a different engine.
@@ -62,8 +66,8 @@ class EngineSpec(BaseModel):
     served_names: tuple[ServedName, ...] = Field(min_length=1, max_length=16)
     tensor_parallel: int = Field(default=1, ge=1, le=64)
     pipeline_parallel: int = Field(default=1, ge=1, le=64)
-    gpus: tuple[Annotated[int, Field(ge=0, le=1023)], ...] = ()
-    """Device indices dedicated to this pool; none means the CPU."""
+    gpus: tuple[GpuName, ...] = ()
+    """Devices dedicated to this pool, by UUID or by nvidia-smi's index; none means the CPU."""
     flags: dict[FlagName, FlagValue] = Field(default_factory=dict)
     """Engine flags without dashes, by vLLM's names; `true` is a bare flag."""
     urls: tuple[AnyHttpUrl, ...] = ()

@@ -38,6 +38,12 @@ class StaticLauncher:
     async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
         """Not ours to end."""
 
+    async def survey(self) -> None:
+        """Nobody knows what it runs on."""
+
+    def fault(self, devices: Collection[str]) -> str | None:
+        return None
+
     async def strays(self, known: Collection[ReplicaId]) -> tuple[ReplicaId, ...]:
         return ()
 

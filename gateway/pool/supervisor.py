@@ -45,7 +45,7 @@ class _World:
 
     @property
     def taken(self) -> list[Assignment]:
-        return [Assignment(one.url, one.gpus) for one in self.replicas if one.url is not None]
+        return [Assignment(one.url, one.gpus, one.devices) for one in self.replicas if one.url is not None]
 
 
 class Supervisor:
@@ -183,6 +183,9 @@ class Supervisor:
             replicas = await self._repository.replicas(session, self._node)
         if drain_all:
             pools = [replace(pool, wanted=False) for pool in pools]
+        if any(pool.spec.gpus for pool in pools):
+            for launcher in set(self._launchers.values()):
+                await launcher.survey()
         of = {pool.id: pool for pool in pools}
         looks = await asyncio.gather(*(self._look_at(replica, of[replica.pool_id]) for replica in replicas))
         seen = dict(zip((replica.id for replica in replicas), looks, strict=True))
@@ -212,7 +215,7 @@ class Supervisor:
         now = self._clock.monotonic()
         if status is not None or memory.answered_at is None:
             memory.answered_at = now
-        return Seen(observed, status, now - memory.answered_at)
+        return Seen(observed, status, now - memory.answered_at, launcher.fault(replica.devices))
 
     async def _sweep(self, world: _World) -> None:
         """End engines of ours that no row knows: what a supervisor left when it lost its lease or its database."""

@@ -75,6 +75,7 @@ class ReplicaView:
     ready_at: datetime | None
     changed_at: datetime
     last_error: str | None = None
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +86,5 @@ class Seen:
     status: EngineStatus | None
     silent_s: float = 0.0
     """Since the last answer, or since this supervisor first looked."""
+    fault: str | None = None
+    """What is wrong with its devices."""

@@ -184,7 +184,7 @@ export type EndpointTested = { event_type: string; object: "webhook_endpoint.tes
 
 export type Enforcement = { status: "enforcing" | "inactive" };
 
-export type EngineSpec = { ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
+export type EngineSpec = { ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number | string>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
 
 export type EventTypes = { data: Array<string>; object: "list" };
 
@@ -358,7 +358,7 @@ export type Refusal = { code: string | null; message: string; param: string | nu
 
 export type Refused = { error: Refusal };
 
-export type Replica = { created_at: number; generation: number; gpus: Array<number>; id: string; last_error: string | null; load: Load | null; node: string; object: "organization.pool.replica"; pool_id: string; ready_at: number | null; restarts: number; state: string; url: string | null };
+export type Replica = { created_at: number; devices: Array<string>; generation: number; gpus: Array<number>; id: string; last_error: string | null; load: Load | null; node: string; object: "organization.pool.replica"; pool_id: string; ready_at: number | null; restarts: number; state: string; url: string | null };
 
 export type ReplicaNow = { id: string; kv_usage: number | null; last_error: string | null; node: string; restarts: number; running: number | null; sampled_at: number | null; state: "starting" | "ready" | "draining" | "failed" | "lost"; tokens_per_second: number | null; waiting: number | null };
 

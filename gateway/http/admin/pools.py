@@ -194,6 +194,7 @@ class PoolRoutes:
             "node": condition.node,
             "url": condition.url,
             "gpus": [*condition.gpus],
+            "devices": [*condition.devices],
             "generation": condition.generation,
             "state": condition.state,
             "restarts": condition.restarts,

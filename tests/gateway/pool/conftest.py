@@ -27,10 +27,15 @@ def open_launcher(tmp_path: Path) -> LocalLauncher:
     return _launcher(tmp_path, open_engines=True)
 
 
-def _launcher(tmp_path: Path, open_engines: bool = False) -> LocalLauncher:
+def with_tools(tmp_path: Path, tools: Path) -> LocalLauncher:
+    """Of the same directory; it finds its tools there first."""
+    return _launcher(tmp_path, tools=f"{tools}:")
+
+
+def _launcher(tmp_path: Path, open_engines: bool = False, tools: str = "") -> LocalLauncher:
     # PYTHONSAFEPATH keeps the working directory, and with it the real engine, off the path.
     environ = {
-        "PATH": os.environ["PATH"],
+        "PATH": tools + os.environ["PATH"],
         "PYTHONPATH": str(STUB),
         "PYTHONSAFEPATH": "1",
         "DATABASE_URL": "no",

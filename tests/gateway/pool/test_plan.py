@@ -104,6 +104,17 @@ def test_what_is_seen_of_a_replica(state: str, seen: Seen, expected: Act | None)
     assert decide(pool, (replica(state=state), seen)) == ([(expected, "r1")] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [("starting", Act.FAIL), ("ready", Act.FAIL), ("lost", Act.FAIL), ("draining", Act.STOP)],
+)
+def test_what_runs_on_a_broken_device_is_ended(state: str, expected: Act) -> None:
+    seen = replace(READY, fault="GPU-1: GPU is lost")
+    pool = wanting(0) if state == "draining" else POOL
+    [action] = plan(pool, [replica(state=state)], {ReplicaId("r1"): seen}, NOW, LIMITS)
+    assert (action.act, action.reason) == (expected, "GPU-1: GPU is lost")
+
+
 def test_deadlines_of_loading_and_draining() -> None:
     assert decide(POOL, (replica(state="starting", age_s=301), LOADING)) == [(Act.FAIL, "r1")]
     assert decide(POOL, (replica(state="starting", age_s=301), READY)) == [(Act.PUBLISH, "r1")]

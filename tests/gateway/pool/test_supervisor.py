@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -24,7 +25,9 @@ from gateway.pool.spec import EngineSpec
 from gateway.pool.static import StaticLauncher
 from gateway.pool.supervisor import Supervisor
 from gateway.pool.views import ReplicaView
-from tests.gateway.pool.conftest import stub_spec, until
+from tests.gateway.pool.conftest import stub_spec, until, with_tools
+from tests.gateway.pool.devices.smi import FIRST, SECOND, h200, say
+from tests.patience import LONG_S
 
 NODE = "node"
 
@@ -227,6 +230,47 @@ async def test_a_device_is_never_booked_twice(bench: Bench) -> None:
     async with bench.database.read() as session:
         reason = await session.scalar(text("SELECT last_error FROM replica WHERE state = 'failed'"))
     assert reason == "1 GPUs needed, 0 of [0] free"
+
+
+async def test_devices_are_booked_by_uuid_and_a_broken_one_is_given_to_nobody(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real `nvidia-smi` as far as it prints. One pool names a device by its index, another by its UUID."""
+    monkeypatch.setattr("gateway.pool.devices.watch.EVERY_S", 0.0)
+    monkeypatch.setattr("gateway.pool.devices.watch.FIRST_S", LONG_S)
+    tools = tmp_path / "tools"
+    say(tools, h200())
+    bench.launcher = with_tools(tmp_path, tools)
+    bench.supervisor = bench.another()
+    await bench.want(stub_spec(gpus=(0, 1), max_replicas=1), "first")
+    (first,) = await bench.until_ready()
+    assert (first.gpus, first.devices) == ((0,), (FIRST,))
+    assert first.mark is not None
+    assert first.mark.environ()["CUDA_VISIBLE_DEVICES"] == FIRST
+    await bench.want(stub_spec(gpus=(FIRST, SECOND), max_replicas=1), "second")
+    replicas = await bench.until_ready(2)
+    assert sorted(one.devices for one in replicas) == sorted([(FIRST,), (SECOND,)])
+
+    await bench.want(stub_spec(gpus=(FIRST, SECOND), max_replicas=1, min_replicas=0), "second")
+    await bench.until(lambda all_: [one.id for one in all_] == [first.id])
+    say(tools, h200(("Reset", "None")))
+    (moved,) = await bench.until(
+        lambda all_: [(one.state, one.devices) for one in all_] == [("ready", (SECOND,))]
+    )
+    assert (moved.id, moved.restarts) == (first.id, 1)
+    assert moved.last_error == f"{FIRST} (GPU 0): the driver asks for recovery: Reset"
+
+    say(tools, h200(("Reset", "Reboot")))
+    (stuck,) = await bench.until(
+        lambda all_: all_[0].state == "failed" and "needed" in str(all_[0].last_error)
+    )
+    assert stuck.last_error is not None
+    assert stuck.last_error.startswith(
+        "1 GPUs needed, 0 of [0, 1] free (0: the driver asks for recovery: Reset;"
+    )
+    say(tools, h200())
+    (well,) = await bench.until_ready()
+    assert well.devices == (FIRST,)
 
 
 async def test_a_crash_loop_is_reported_and_slowed(bench: Bench) -> None:

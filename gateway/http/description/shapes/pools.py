@@ -27,6 +27,7 @@ class Replica(TypedDict):
     node: str
     url: str | None
     gpus: list[int]
+    devices: list[str]
     generation: int
     state: str
     restarts: int

@@ -58,6 +58,7 @@ async def test_a_pool_shows_how_its_replicas_are(gateway: Gateway) -> None:
         "id": "replica_zzz",
         "pool_id": pool_id,
         "gpus": [],
+        "devices": [],
         "generation": 1,
         "created_at": failed["created_at"],
         "node": "n",
