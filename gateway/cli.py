@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.commands import admin, data, review, secrets
+from gateway.commands.bench import bench
 from gateway.commands.failing import database_named, fail, one_sentence, read_settings
 from gateway.commands.plan import plan
 
@@ -27,6 +28,7 @@ app.add_typer(secrets.app, name="secrets")
 app.add_typer(data.app, name="data")
 app.add_typer(review.app, name="review")
 app.command()(plan)
+app.command()(bench)
 
 
 @app.command()

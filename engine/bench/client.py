@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -67,7 +67,7 @@ async def _run(
         async def one(index: int, due: float) -> Outcome:
             await asyncio.sleep(max(0.0, start + due - time.perf_counter()))
             async with places:
-                return await _request(session, f"{target.base_url}/completions", index, bodies[index])
+                return await send(session, f"{target.base_url}/completions", index, bodies[index])
 
         return await asyncio.gather(*(one(index, due) for index, due in zip(indices, due_s, strict=True)))
 
@@ -93,7 +93,15 @@ async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> aiohtt
         return await session.post(url, data=body)
 
 
-async def _request(session: aiohttp.ClientSession, url: str, index: int, body: bytes) -> Outcome:
+async def send(
+    session: aiohttp.ClientSession,
+    url: str,
+    index: int,
+    body: bytes,
+    counts: Callable[[bytes], bool] | None = None,
+) -> Outcome:
+    """One streamed request. `counts` sees each chunk's line as it arrives and says whether it brought tokens; without it
+    all do."""
     sent = time.perf_counter()
     times: list[float] = []
     usage: dict[str, int] = {}
@@ -108,7 +116,7 @@ async def _request(session: aiohttp.ClientSession, url: str, index: int, body: b
                     return Outcome(index, sent, error=line.decode()[:300])
                 if _USAGE in line:
                     usage = json.loads(line[6:])["usage"]
-                else:
+                elif counts is None or counts(line):
                     times.append(time.perf_counter())
     except (TimeoutError, aiohttp.ClientError) as error:
         return Outcome(index, sent, error=f"{type(error).__name__}: {error}")
