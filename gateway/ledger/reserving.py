@@ -8,7 +8,7 @@ answered, only that a hold or an error is due before a deadline.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -30,7 +30,7 @@ from gateway.ledger.leases import LEASE_TTL, Granted, Leases
 from gateway.ledger.outage import Outage
 from gateway.ledger.pricing import upper_bound_nanousd
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows
-from gateway.ledger.repository.holds import insert_holds, take_all
+from gateway.ledger.repository.holds import insert_holds, take_all, take_if_room
 from gateway.ledger.types import BudgetKey, Hold, Prices, Reservation, Take
 from gateway.ledger.used_up import UsedUp
 from gateway.obs.failpoints import failpoint
@@ -180,20 +180,19 @@ class Reserver:
     async def _at_once(
         self, batch: Sequence[_Asked]
     ) -> "Sequence[Hold | BudgetRow] | Literal['stale', 'divided']":
-        """In one statement, if the whole batch fits, or nothing of it. `stale`: the limits have changed, or a period has
-        begun; `divided`: some fit and some do not, or the server refuses one of them."""
-        limits = self._known.at([asked.reservation for asked in batch], self._clock.now())
+        """In one statement, if the whole batch fits; else a second one says why nothing of it was taken. `stale`: the
+        limits have changed, or a period has begun; `divided`: some fit and some do not, or the server refuses one."""
+        now = self._clock.now()
+        limits = self._known.at([asked.reservation for asked in batch], now)
         if limits is None:
             return "stale"
         asks = _asks(batch, limits)
-        holds = [self._hold(asked, ask.keys) for asked, ask in zip(batch, asks, strict=True)]
+        holds = [self._hold(asked, ask.keys, now) for asked, ask in zip(batch, asks, strict=True)]
         held = sum_of(asks)
-        taken = await commit_at_once(
-            self._database,
-            lambda connection: take_all(
-                connection, self._instance_id, holds, held, limits, self._known.revision
-            ),
-        )
+        wanted = self._instance_id, holds, held, limits, self._known.revision
+        if await commit_at_once(self._database, lambda connection: take_if_room(connection, *wanted)):
+            return holds
+        taken = await commit_at_once(self._database, lambda connection: take_all(connection, *wanted))
         if taken is None:
             return "divided"
         if taken.is_taken:
@@ -223,12 +222,13 @@ class Reserver:
         """In a transaction, one by one, with the rows locked."""
         reservations = [asked.reservation for asked in batch]
         await self._look_up(connection, reservations)
-        limits = self._known.at(reservations, self._clock.now())
+        now = self._clock.now()
+        limits = self._known.at(reservations, now)
         assert limits is not None, "they were just learnt"
         asks = _asks(batch, limits)
         decision = decide(await _locked_rows(connection, limits, asks), asks)
         results = [
-            refusal or self._hold(asked, ask.keys)
+            refusal or self._hold(asked, ask.keys, now)
             for asked, ask, refusal in zip(batch, asks, decision.refused_by, strict=True)
         ]
         holds = [result for result in results if isinstance(result, Hold)]
@@ -236,8 +236,7 @@ class Reserver:
             await insert_holds(connection, self._instance_id, holds, decision.held_nanousd)
         return results
 
-    def _hold(self, asked: _Asked, keys: tuple[BudgetKey, ...]) -> Hold:
-        now = self._clock.now()
+    def _hold(self, asked: _Asked, keys: tuple[BudgetKey, ...], now: datetime) -> Hold:
         takes = tuple(Take(key.budget_id, key.period_key, asked.amount_nanousd) for key in keys)
         lasts = LEASE_TTL if asked.is_lease else self._hold_ttl
         return Hold(asked.reservation, asked.amount_nanousd, takes, now, now + lasts, is_lease=asked.is_lease)
@@ -295,7 +294,7 @@ class Reserver:
             self._outcomes["reserve", "unavailable"].inc()
             raise LedgerUnavailable from error
         self._outcomes["reserve", "unrecorded"].inc()
-        return replace(self._hold(asked, ()), is_recorded=False, lease_id=lease_id)
+        return replace(self._hold(asked, (), self._clock.now()), is_recorded=False, lease_id=lease_id)
 
 
 async def _locked_rows(

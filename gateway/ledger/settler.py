@@ -5,6 +5,7 @@ it is forgotten here, and is replayed when the server is back. It does not know 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -26,9 +27,10 @@ __all__ = ["Settler"]
 BATCH_MAX = 256
 QUEUE_MAX = 16_384
 SPOOL_RETRY_S = 0.5
-LINGER_S = 0.02
+LINGER_S = 0.05
 """Nobody waits for a settlement, but everybody for the budget rows that it locks: fewer, larger batches leave them to
-the reservations. A caller's next request comes within this time and would wait for the commit of its last one."""
+the reservations. A caller's next request comes within this time and would wait for the commit of its last one. What
+was held stays held for as long, and a gateway that is killed leaves as much more to the reconciler."""
 
 
 class Settler:
@@ -169,16 +171,16 @@ class Settler:
         self._outage.end()
         self._commit_seconds.observe(self._clock.monotonic() - started_s)
         self._batch_size.observe(len(operations))
+        counts: Counter[Outcome] = Counter()
         for operation, result in zip(operations, results, strict=True):
-            self._count(operation, result)
-
-    def _count(self, operation: Operation, result: Outcome | Exception) -> None:
-        if isinstance(result, Exception):
-            self._reject([operation], result)
-        else:
+            if isinstance(result, Exception):
+                self._reject([operation], result)
+                continue
+            counts[result] += 1
             if result == "duplicate":
                 self._log.warning("duplicate_settlement", request_id=operation.request_id)
-            self._outcomes["settle", result].inc()
+        for outcome, number in counts.items():
+            self._outcomes["settle", outcome].inc(number)
 
     def _give_up(self, operations: list[Operation], bug: Exception) -> None:
         """A bug of ours, not of the database: their holds stay, and the evidence is kept."""

@@ -1,9 +1,10 @@
-"""How fast the ledger is with everything on one budget: `python -m tests.bench.ledger [--seconds 5] [--callers 10]`.
+"""How fast the ledger is with everything on one budget: `python -m tests.bench.ledger [--seconds 10] [--callers 8]`.
 
 Starts a durable Postgres of its own (or takes --url), then measures in one run, in slices that alternate so that a busy
 machine slows all of them alike: a bare commit, a bare group-committed INSERT of the rows that a settlement writes, and
-closed loops of reserve and settle through two ledgers whose requests all share one organisation budget. More callers
-than the database is quick for wait in line: their reserve takes callers / (settlements/s), whatever the ledger does.
+closed loops of reserve and settle through the ledgers of two gateways, each a process on the gateway's event loop, whose
+requests all share one organisation budget. More callers than the database is quick for wait in line: their reserve
+takes callers / (settlements/s), whatever the ledger does.
 """
 
 import argparse
@@ -17,12 +18,11 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import msgspec
+import uvloop
 from sqlalchemy import text
 
-from gateway.clock import SystemClock
 from gateway.db import Database
-from gateway.ids import GatewayId, IdSource
-from gateway.ledger import Ledger
+from gateway.ids import IdSource
 from gateway.ledger.models import Attempt, UsageEvent
 from gateway.ledger.pricing import charge
 from gateway.ledger.repository.rows import insert_recordset
@@ -30,13 +30,11 @@ from gateway.ledger.repository.settling import attempt_rows, event_row
 from gateway.ledger.types import Hold, Settlement
 from gateway.local.postgres import EmbeddedPostgres
 from gateway.migrate import migrate
-from gateway.obs.metrics import Metrics
-from gateway.settings import LedgerSettings
-from tests.gateway.books import patient
+from tests.bench.ledger_gateway import Gateway
 from tests.gateway.ledger.builders import reservation, settlement
 
 GATEWAYS = 2
-CALLERS = 10
+CALLERS = 8
 BATCH = 64
 SLICES = 10
 
@@ -119,63 +117,50 @@ async def bare_inserts(database: Database, tally: Tally, seconds: float) -> None
 
 
 async def closed_loops(
-    ledgers: Sequence[Ledger],
-    settled: Callable[[], Awaitable[bool]],
-    tally: Tally,
-    seconds: float,
-    callers: int,
+    gateways: Sequence[Gateway], settled: Callable[[], Awaitable[bool]], tally: Tally, seconds: float
 ) -> None:
-    """Each caller reserves, settles and begins again. The time ends when the last settlement is committed."""
-    started, cpu = time.monotonic(), time.process_time()
-
-    async def caller(number: int) -> None:
-        ledger, turn = ledgers[number % len(ledgers)], 0
-        while time.monotonic() < started + seconds:
-            began = time.monotonic()
-            hold = await ledger.reserve(reservation(f"req_{tally.settled}_{number}_{turn}"))
-            tally.reserves_s.append(time.monotonic() - began)
-            ledger.settle(settlement(hold, datetime.now(UTC)))
-            turn += 1
-
-    before = len(tally.reserves_s)
-    await asyncio.gather(*(caller(number) for number in range(callers)))
+    """Callers of all gateways at once. The time ends when the last settlement is committed."""
+    before = await asyncio.gather(*(gateway.ask(0) for gateway in gateways))
+    started = time.monotonic()
+    seen = await asyncio.gather(*(gateway.ask(seconds) for gateway in gateways))
     while not await settled():  # noqa: ASYNC110  (the condition is in the database)
         await asyncio.sleep(0.002)
-    tally.settled += len(tally.reserves_s) - before
     tally.settling_s += time.monotonic() - started
-    tally.settling_cpu_s += time.process_time() - cpu
+    after = await asyncio.gather(*(gateway.ask(0) for gateway in gateways))
+    for one in seen:
+        tally.reserves_s += one.reserves_s
+        tally.settled += len(one.reserves_s)
+    tally.settling_cpu_s += sum(one.cpu_s for one in after) - sum(one.cpu_s for one in before)
 
 
 async def run(url: str, spool: Path, seconds: float, callers: int) -> dict[str, float]:
     database = Database(url, name="bench", pool_size=1)
     await _prepare(database)
-    ledgers = [_ledger(url, spool, f"gw-{number}") for number in range(GATEWAYS)]
-    for ledger in ledgers:
-        await ledger.start()
+    shares = [callers // GATEWAYS + (number < callers % GATEWAYS) for number in range(GATEWAYS)]
+    gateways = [await Gateway.start(url, spool, f"gw{number}", share) for number, share in enumerate(shares)]
 
     async def all_settled() -> bool:
         async with database.statement() as connection:
             return not (await connection.execute(text("SELECT EXISTS (SELECT FROM hold)"))).scalar_one()
 
-    tally = Tally()
+    tally, warm = Tally(), 0
     for turn in range(SLICES + 1):
         if turn == 1:
-            tally = Tally(inserted=tally.inserted, settled=tally.settled)  # the first slice warmed up
-            warm = tally.inserted, tally.settled
+            warm = tally.inserted  # the first slice warmed up
+            tally = Tally(inserted=warm)
         await bare_commits(database, tally, seconds / 2 / SLICES)
         await bare_inserts(database, tally, seconds / SLICES)
-        await closed_loops(ledgers, all_settled, tally, seconds / SLICES, callers)
-    tally.inserted -= warm[0]
-    tally.settled -= warm[1]
-    for ledger in ledgers:
-        await ledger.drain()
+        await closed_loops(gateways, all_settled, tally, seconds / SLICES)
+    tally.inserted -= warm
+    for gateway in gateways:
+        await gateway.stop()
     await database.close()
     return {"callers": callers, **tally.figures()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--callers", type=int, default=CALLERS, help="closed loops over both gateways")
     parser.add_argument("--url", help="an empty or migrated database; default: an embedded server, durable")
     arguments = parser.parse_args()
@@ -189,7 +174,8 @@ def main() -> None:
         url = arguments.url or (server.url() if server else "")
         try:
             asyncio.run(migrate(url))
-            figures = asyncio.run(run(url, directory / "spool", arguments.seconds, arguments.callers))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                figures = runner.run(run(url, directory / "spool", arguments.seconds, arguments.callers))
         finally:
             if server is not None:
                 server.stop()
@@ -212,17 +198,6 @@ async def _prepare(database: Database) -> None:
 def _settlement(name: str) -> Settlement:
     now = datetime.now(UTC)
     return settlement(Hold(reservation(name), 50_000, (), now, now), now)
-
-
-def _ledger(url: str, spool: Path, gateway_id: str) -> Ledger:
-    return Ledger(
-        patient(url),
-        gateway_id=GatewayId(gateway_id),
-        settings=LedgerSettings(spool_dir=spool, reserve_timeout_s=30),
-        clock=SystemClock(),
-        ids=IdSource(),
-        metrics=Metrics(),
-    )
 
 
 def _p95_ms(taken_s: list[float]) -> float:

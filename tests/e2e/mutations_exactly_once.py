@@ -22,6 +22,19 @@ LEDGER = "gateway/ledger"
 SETTLING = f"{LEDGER}/repository/settling.py"
 GUARD = r"ON CONFLICT DO NOTHING RETURNING request_id"
 ROW_ORDER = r'ORDER BY row\.budget_id COLLATE "C", row\.period_key COLLATE "C"'
+KEY_ORDER = r'ORDER BY budget_id COLLATE "C", period_key COLLATE "C"'
+HELD_IN_HOLDS = (
+    (
+        r"held_nanousd \+ spent_nanousd \+ held <= limit_nanousd",
+        "spent_nanousd + held <= limit_nanousd",
+    ),
+    (r"row\.held_nanousd \+ row\.spent_nanousd \+ wanted", "row.spent_nanousd + wanted"),
+    (
+        r"budget_period\.held_nanousd \+ budget_period\.spent_nanousd \+ EXCLUDED",
+        "budget_period.spent_nanousd + EXCLUDED",
+    ),
+)
+"""Where the statements of a reservation compare what is held: the looks without and with a lock, and the last one."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,8 @@ MUTANTS = (
         (
             Edit(f"{LEDGER}/repository/budgets.py", ROW_ORDER, "ORDER BY random()"),
             Edit(f"{LEDGER}/repository/holds.py", ROW_ORDER, "ORDER BY random()"),
-            Edit(SETTLING, r'ORDER BY budget_id COLLATE "C", period_key COLLATE "C"', "ORDER BY random()"),
+            Edit(f"{LEDGER}/repository/holds.py", KEY_ORDER, "ORDER BY random()"),
+            Edit(SETTLING, KEY_ORDER, "ORDER BY random()"),
         ),
         r"deadlocks",
     ),
@@ -83,11 +97,7 @@ MUTANTS = (
             Edit(
                 f"{LEDGER}/decide.py", r"row\.spent_nanousd \+ row\.held_nanousd \+ ", "row.spent_nanousd + "
             ),
-            Edit(
-                f"{LEDGER}/repository/holds.py",
-                r"held_nanousd \+ spent_nanousd \+ held <= limit_nanousd",
-                "spent_nanousd + held <= limit_nanousd",
-            ),
+            *(Edit(f"{LEDGER}/repository/holds.py", *change) for change in HELD_IN_HOLDS),
         ),
         r"over its limit",
     ),

@@ -112,6 +112,13 @@ class Books:
             " FOR EACH ROW EXECUTE FUNCTION keep_history()"
         )
 
+    async def until_waiting(self) -> None:
+        """Until somebody waits for a lock in this database."""
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        async with asyncio.timeout(60):
+            while not await self.value(waiting):  # noqa: ASYNC110  (the condition is in the database)
+                await asyncio.sleep(0.01)
+
     async def count(self, table: str) -> int:
         return int(await self.value(f"SELECT count(*) FROM {table}"))
 

@@ -25,6 +25,7 @@ __all__ = [
     "provisional_holds",
     "restore_holds",
     "take_all",
+    "take_if_room",
     "takes_from_json",
 ]
 
@@ -51,6 +52,41 @@ _RESTORE = text(
     {insert_recordset(models.Hold, "holds")} r
     WHERE NOT EXISTS (SELECT FROM settled_request s WHERE s.request_id = r.request_id)
     ON CONFLICT (request_id) DO NOTHING
+    """
+)
+# Everything or nothing, in one statement that holds the budget rows for as little as can be: what looks as if it fits is
+# written first, the rows are taken last, in key order, and compared as they are by then. If one of them has no room any
+# more, dividing by zero undoes it all; who asks then decides with the rows locked.
+_TAKE_IF_ROOM = Prepared(
+    f"""
+    WITH written AS (
+        {insert_recordset(models.Hold, "holds")}
+        WHERE (SELECT revision FROM config_revision WHERE topic = 'budget') = CAST(:revision AS bigint)
+            AND (SELECT NOT EXISTS (
+                SELECT FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]),
+                    CAST(:limits AS bigint[])) AS wanted (budget_id, period_key, held, limit_nanousd)
+                WHERE (
+                    SELECT coalesce(row.held_nanousd + row.spent_nanousd + wanted.held <= wanted.limit_nanousd, true)
+                    FROM budget_period row
+                    WHERE row.budget_id = wanted.budget_id AND row.period_key = wanted.period_key
+                ) IS NOT TRUE
+            ))
+        RETURNING 1
+    ), taken AS (
+        INSERT INTO budget_period (budget_id, period_key, held_nanousd)
+        SELECT * FROM unnest(CAST(:budget_ids AS text[]), CAST(:period_keys AS text[]), CAST(:held AS bigint[]))
+            AS wanted (budget_id, period_key, held)
+        WHERE (SELECT count(*) FROM written) > 0
+        ORDER BY budget_id COLLATE "C", period_key COLLATE "C"
+        ON CONFLICT (budget_id, period_key) DO UPDATE
+            SET held_nanousd = budget_period.held_nanousd + EXCLUDED.held_nanousd
+            WHERE coalesce(budget_period.held_nanousd + budget_period.spent_nanousd + EXCLUDED.held_nanousd
+                <= (CAST(:limits AS bigint[]))[array_position(CAST(:budget_ids AS text[]), EXCLUDED.budget_id)], true)
+        RETURNING 1
+    ), done AS (
+        SELECT (SELECT count(*) FROM written) > 0 AS is_taken, (SELECT count(*) FROM taken) AS rows
+    )
+    SELECT is_taken, 1 / CAST(NOT is_taken OR rows = cardinality(CAST(:budget_ids AS text[])) AS integer) FROM done
     """
 )
 # Everything or nothing, in one statement: the rows are locked in key order, the whole batch is compared with what they
@@ -155,6 +191,21 @@ async def restore_holds(connection: WriteConnection, holds: Sequence[Hold]) -> N
     await connection.execute(_RESTORE, {"holds": document})
 
 
+async def take_if_room(
+    connection: WriteConnection | Lane,
+    instance_id: str,
+    holds: Sequence[Hold],
+    held: Mapping[BudgetKey, int],
+    limits: Mapping[BudgetKey, BudgetLimit],
+    revision: int,
+) -> bool:
+    """All of the holds, or none and no word of why: `take_all` says that. `limits` has one row of a budget. An error
+    of the database where a row that had room has none when its turn comes."""
+    assert holds
+    values = _taking(instance_id, holds, held, limits, revision)
+    return bool((await rows_of(connection, _TAKE_IF_ROOM, values))[0][0])
+
+
 async def take_all(
     connection: WriteConnection | Lane,
     instance_id: str,
@@ -164,19 +215,8 @@ async def take_all(
     revision: int,
 ) -> Taken:
     """All of the holds, or none if one row has no room for its part of `held`."""
-    keys = sorted(held)
-    found = await rows_of(
-        connection,
-        _TAKE_ALL,
-        {
-            "revision": revision,
-            "budget_ids": [key.budget_id for key in keys],
-            "period_keys": [key.period_key for key in keys],
-            "held": [held[key] for key in keys],
-            "limits": [limits[key].limit_nanousd if limits[key].is_hard else None for key in keys],
-            "holds": msgspec.json.encode([_row(instance_id, hold) for hold in holds]).decode(),
-        },
-    )
+    values = _taking(instance_id, holds, held, limits, revision)
+    found = await rows_of(connection, _TAKE_ALL, values)
     counted = {BudgetKey(row[1], row[2]): (row[3], row[4]) for row in found if row[1] is not None}
     return Taken(found[0][0], {key: limits[key].row(key, counts) for key, counts in counted.items()})
 
@@ -206,6 +246,24 @@ async def orphaned_holds(
 
 def takes_from_json(document: object) -> tuple[Take, ...]:
     return msgspec.convert(document, type=tuple[Take, ...])
+
+
+def _taking(
+    instance_id: str,
+    holds: Sequence[Hold],
+    held: Mapping[BudgetKey, int],
+    limits: Mapping[BudgetKey, BudgetLimit],
+    revision: int,
+) -> dict[str, Any]:
+    keys = sorted(held)
+    return {
+        "revision": revision,
+        "budget_ids": [key.budget_id for key in keys],
+        "period_keys": [key.period_key for key in keys],
+        "held": [held[key] for key in keys],
+        "limits": [limits[key].limit_nanousd if limits[key].is_hard else None for key in keys],
+        "holds": msgspec.json.encode([_row(instance_id, hold) for hold in holds]).decode(),
+    }
 
 
 def _row(instance_id: str, hold: Hold) -> dict[str, Any]:

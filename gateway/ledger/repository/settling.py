@@ -16,7 +16,7 @@ from gateway.db import Lane, Prepared, WriteConnection, rows_of
 from gateway.ids import RequestId
 from gateway.ledger.models import Attempt, UsageEvent
 from gateway.ledger.repository.rows import asked_columns, insert_recordset
-from gateway.ledger.types import Charge, Prices, Settlement, Take, Timings
+from gateway.ledger.types import Charge, Settlement, Take
 
 __all__ = [
     "EventRow",
@@ -199,21 +199,37 @@ def event_row(
     settlement: Settlement, event_id: UUID, charge: Charge, reasoning_tokens: int, corrects: UUID | None
 ) -> EventRow:
     """The columns of `usage_event` for a settlement, or for the signed difference that corrects one."""
-    asked, timings = settlement.hold.reservation, settlement.timings
-    over_hold = 0 if corrects else max(0, charge.amount_nanousd - settlement.hold.amount_nanousd)
+    asked, timings, prices = (
+        settlement.hold.reservation,
+        settlement.timings,
+        settlement.hold.reservation.prices,
+    )
+    amount_nanousd = charge.amount_nanousd
     return {
-        "occurred_at": settlement.occurred_at,
         **asked_columns(asked),
+        "occurred_at": settlement.occurred_at,
         "event_id": event_id,
         "status": settlement.status,
         "error_code": settlement.error_code,
-        "over_hold_nanousd": over_hold,
+        "over_hold_nanousd": 0 if corrects else max(0, amount_nanousd - settlement.hold.amount_nanousd),
         "corrects": corrects,
         "kind": "request",
         "adjustment_nanousd": 0,
-        **_charge_columns(charge, reasoning_tokens),
-        **_price_columns(asked.prices),
-        **_timing_columns(timings),
+        "prompt_uncached_tokens": charge.prompt_uncached_tokens,
+        "prompt_cached_tokens": charge.prompt_cached_tokens,
+        "completion_tokens": charge.completion_tokens,
+        "reasoning_tokens": reasoning_tokens,
+        "input_nanousd": charge.input_nanousd,
+        "cached_input_nanousd": charge.cached_input_nanousd,
+        "output_nanousd": charge.output_nanousd,
+        "amount_nanousd": amount_nanousd,
+        "price_input_id": prices.input_id,
+        "price_cached_input_id": prices.cached_input_id,
+        "price_output_id": prices.output_id,
+        "queue_ms": timings.queue_ms,
+        "ttft_ms": timings.ttft_ms,
+        "e2e_ms": timings.e2e_ms,
+        "tpot_us": timings.tpot_us,
     }
 
 
@@ -245,33 +261,3 @@ def attempt_rows(settlement: Settlement) -> list[dict[str, Any]]:
 
 def month_of(at: datetime) -> date:
     return at.astimezone(UTC).date().replace(day=1)
-
-
-def _charge_columns(charge: Charge, reasoning_tokens: int) -> EventRow:
-    return {
-        "prompt_uncached_tokens": charge.prompt_uncached_tokens,
-        "prompt_cached_tokens": charge.prompt_cached_tokens,
-        "completion_tokens": charge.completion_tokens,
-        "reasoning_tokens": reasoning_tokens,
-        "input_nanousd": charge.input_nanousd,
-        "cached_input_nanousd": charge.cached_input_nanousd,
-        "output_nanousd": charge.output_nanousd,
-        "amount_nanousd": charge.amount_nanousd,
-    }
-
-
-def _price_columns(prices: Prices) -> EventRow:
-    return {
-        "price_input_id": prices.input_id,
-        "price_cached_input_id": prices.cached_input_id,
-        "price_output_id": prices.output_id,
-    }
-
-
-def _timing_columns(timings: Timings) -> EventRow:
-    return {
-        "queue_ms": timings.queue_ms,
-        "ttft_ms": timings.ttft_ms,
-        "e2e_ms": timings.e2e_ms,
-        "tpot_us": timings.tpot_us,
-    }

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from gateway.db import WriteConnection
 from gateway.ledger.pricing import charge
 from gateway.ledger.repository.budgets import BudgetLimit, create_rows, limits_of, lock_rows, spend
-from gateway.ledger.repository.holds import take_all
+from gateway.ledger.repository.holds import take_all, take_if_room
 from gateway.ledger.repository.settling import event_row, settle_all
 from gateway.ledger.types import BudgetKey, Hold, Take
 from tests.gateway.books import Books
@@ -21,12 +21,19 @@ Statement = Callable[[WriteConnection], Awaitable[object]]
 A, M, Z = (BudgetKey(name, "2026-11") for name in "amz")
 
 
+LIMITS = {
+    key: BudgetLimit(key.budget_id, "tenant", "proj_a", None, "monthly", "UTC", 9, True) for key in (Z, A, M)
+}
+
+
 async def _take(connection: WriteConnection) -> object:
-    limits = {
-        key: BudgetLimit(key.budget_id, "tenant", "proj_a", None, "monthly", "UTC", 9, True)
-        for key in (Z, A, M)
-    }
-    return await take_all(connection, "run", [], dict.fromkeys((Z, A, M), 1), limits, 1)
+    return await take_all(connection, "run", [], dict.fromkeys((Z, A, M), 1), LIMITS, 1)
+
+
+async def _take_if_room(connection: WriteConnection) -> object:
+    now = datetime(2026, 11, 29, tzinfo=UTC)
+    hold = Hold(reservation("req_2"), 1, (), now, now)
+    return await take_if_room(connection, "run", [hold], dict.fromkeys((Z, A, M), 1), LIMITS, 1)
 
 
 async def _settle(connection: WriteConnection) -> object:
@@ -43,9 +50,10 @@ async def _settle(connection: WriteConnection) -> object:
         lambda connection: lock_rows(connection, [Z, A, M]),
         lambda connection: spend(connection, dict.fromkeys((Z, A, M), 1)),
         _take,
+        _take_if_room,
         _settle,
     ],
-    ids=["lock_rows", "spend", "take_all", "settle_all"],
+    ids=["lock_rows", "spend", "take_all", "take_if_room", "settle_all"],
 )
 async def test_locks_are_taken_in_key_order(books: Books, statement: Statement) -> None:
     """The rows lie in the table as z, m, a. Whoever waits for `a` must not hold the rows after it yet."""
@@ -60,7 +68,7 @@ async def test_locks_are_taken_in_key_order(books: Books, statement: Statement) 
                 await statement(second)
 
         waiting = asyncio.create_task(lock_all())
-        await _until_waiting(books)
+        await books.until_waiting()
         free = await first.exec_driver_sql(
             "SELECT budget_id FROM budget_period WHERE budget_id <> 'a' ORDER BY 1 FOR UPDATE SKIP LOCKED"
         )
@@ -107,10 +115,3 @@ async def test_a_budget_in_an_unknown_zone_is_refused(books: Books) -> None:
     with pytest.raises(IntegrityError, match="unknown time zone Mars/Olympus"):
         await books.add_budget(1, zone="Mars/Olympus")
     await books.add_budget(1, zone="Asia/Kathmandu")
-
-
-async def _until_waiting(books: Books) -> None:
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(60):
-        while not await books.value(waiting):  # noqa: ASYNC110  (the condition is in the database)
-            await asyncio.sleep(0.01)
