@@ -35,6 +35,7 @@ from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Edge
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
+from gateway.http.playground_routes import PlaygroundRoutes
 from gateway.http.router import Router
 from gateway.http.webhook_routes import WebhookRoutes
 from gateway.idempotency import Idempotency
@@ -213,7 +214,8 @@ class GatewayApp:
         batches = BatchRoutes(auth, BatchService(self.database, self.clock, self.ids))
         webhooks = WebhookRoutes(auth, self.webhooks, self.endpoints)
         self.admin = self.admin_parts(auth)
-        router = Router(openai, files, batches, webhooks, ops, create_admin(self.admin))
+        playground = PlaygroundRoutes(self.admin, self.directory, openai)
+        router = Router(openai, files, batches, webhooks, ops, create_admin(self.admin), playground)
         return Edge(router, self.ids, self.clock, self.metrics)
 
     def _parts(self) -> Parts:

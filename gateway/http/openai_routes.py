@@ -77,7 +77,10 @@ class OpenAIRoutes:
 
     async def _generate(self, call: Call, endpoint: Endpoint) -> None:
         call.endpoint = endpoint
-        principal = await self._caller(call)
+        await self.generate(call, endpoint, await self._caller(call))
+
+    async def generate(self, call: Call, endpoint: Endpoint, principal: Principal) -> None:
+        """For a caller who is known."""
         bind_request(call.request_id, principal.tenant_id)
         body = await call.body(self._body_bytes_max)
         asked = parse_response(body) if endpoint == RESPONSES else None

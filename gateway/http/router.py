@@ -16,12 +16,14 @@ from gateway.http.file_routes import FileRoutes
 from gateway.http.middleware import Handler
 from gateway.http.openai_routes import OpenAIRoutes
 from gateway.http.ops_routes import OpsRoutes
+from gateway.http.playground_routes import PlaygroundRoutes
 from gateway.http.webhook_routes import WebhookRoutes
 
 __all__ = ["Router"]
 
 MODELS_PREFIX = "/v1/models"
 ADMIN_PREFIX = "/v1/organization"
+_CHAT_OF = re.compile(rf"{ADMIN_PREFIX}/projects/([^/]+)/chat/completions")
 _ONE_OF = re.compile(r"/v1/(files|batches|webhook_endpoints)/([A-Za-z0-9_-]{1,200})(?:/([a-z_]+))?")
 
 
@@ -34,8 +36,10 @@ class Router:
         webhooks: WebhookRoutes,
         ops: OpsRoutes,
         admin: Handler,
+        playground: PlaygroundRoutes,
     ) -> None:
         self._openai = openai
+        self._playground = playground
         self._admin = admin
         console = ConsoleFiles()
         self._handlers: Mapping[str, Mapping[str, Handler]] = {
@@ -91,6 +95,10 @@ class Router:
             await _allowed(call, handlers)(call)
         elif (found := _ONE_OF.fullmatch(call.path)) is not None:
             await self._one(call, *found.groups())
+        elif (chat := _CHAT_OF.fullmatch(call.path)) is not None:
+            if call.method != "POST":
+                raise MethodNotAllowed(call.method, call.path, "POST")
+            await self._playground.chat(call, chat[1])
         else:
             await self._tree(call)(call)
 

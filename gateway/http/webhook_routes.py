@@ -8,7 +8,7 @@ import orjson
 
 from gateway.alerts.repository.endpoints import EndpointRepository, Owner
 from gateway.alerts.webhooks.service import EndpointService, WebhookParts, event_types_of
-from gateway.alerts.webhooks.types import Change, Endpoint, NewEndpoint
+from gateway.alerts.webhooks.types import Change, Endpoint, NewEndpoint, shown_url
 from gateway.audit.repository import Actor
 from gateway.errors import InvalidRequest, MissingParameter, NotFound
 from gateway.http.auth import Authenticator
@@ -131,7 +131,7 @@ def endpoint_json(endpoint: Endpoint) -> Json:
         "created_at": int(endpoint.created_at.timestamp()),
         "updated_at": int(endpoint.updated_at.timestamp()),
         "name": endpoint.name,
-        "url": endpoint.url,
+        "url": shown_url(endpoint),
         "event_types": [*endpoint.event_types],
         "signing_secret_hint": endpoint.secret_hint,
     }

@@ -96,6 +96,13 @@ class ApiKey(Base):
             "expires_at",
             postgresql_where=text("expires_at IS NOT NULL AND revoked_at IS NULL"),
         ),
+        Index(
+            "uq_api_key_user_id",
+            "tenant_id",
+            "user_id",
+            unique=True,
+            postgresql_where=text("user_id IS NOT NULL AND revoked_at IS NULL"),
+        ),
         CheckConstraint("octet_length(secret_hmac) = 32", name="secret_hmac"),
     )
 
@@ -106,6 +113,8 @@ class ApiKey(Base):
     secret_hmac: Mapped[bytes] = mapped_column(LargeBinary)
     pepper_id: Mapped[str]
     service_account_id: Mapped[str | None]
+    # Whose requests from the console it stands for: nobody was ever given its secret.
+    user_id: Mapped[str | None] = mapped_column(ForeignKey("organization_user.id"))
     scopes: Mapped[list[str]] = mapped_column(server_default=text("'{model.request}'"))
     ip_allow_list: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     expires_at: Mapped[datetime | None]

@@ -12,8 +12,8 @@ from sqlalchemy import Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from gateway.db import Lane, Prepared, ReadSession, WriteConnection, WriteSession, rows_of
-from gateway.ids import KeyId, ServiceAccountId, TenantId
-from gateway.tenancy.models import AdminApiKey, ApiKey, RateLimit, ServiceAccount, Tenant
+from gateway.ids import KeyId, ServiceAccountId, TenantId, UserId
+from gateway.tenancy.models import AdminApiKey, ApiKey, OrganizationUser, RateLimit, ServiceAccount, Tenant
 from gateway.tenancy.principal import LimitSet, ScopedLimits
 
 __all__ = ["KeyRow", "TenancyRepository", "scoped_limits"]
@@ -47,6 +47,8 @@ class KeyRow:
     cache_sharing_group: str | None
     is_idempotent: bool = False
     limits: tuple[ScopedLimits, ...] = ()
+    user_id: UserId | None = None
+    """Whose requests from the console it stands for."""
 
 
 class TenancyRepository:
@@ -134,6 +136,22 @@ class TenancyRepository:
         key, tenant, account = found
         return _key_row(key, tenant, account, await self.lineage_id(session, tenant_id, key_id), ())
 
+    async def personal_key(
+        self, session: ReadSession | WriteSession, tenant_id: TenantId, user_id: UserId
+    ) -> KeyId | None:
+        """What the user's requests from the console are counted under."""
+        query = select(ApiKey.id).where(
+            ApiKey.tenant_id == tenant_id, ApiKey.user_id == user_id, ApiKey.revoked_at.is_(None)
+        )
+        found = await session.scalar(query)
+        return KeyId(found) if found is not None else None
+
+    async def lock_user(self, session: WriteSession, user_id: UserId) -> None:
+        """One at a time makes something of this user's, until the transaction ends."""
+        await session.execute(
+            select(OrganizationUser.id).where(OrganizationUser.id == user_id).with_for_update()
+        )
+
     async def successor(
         self, session: WriteSession, tenant_id: TenantId, key_id: KeyId, rotation_key: str
     ) -> KeyId | None:
@@ -203,6 +221,7 @@ class TenancyRepository:
                 secret_hmac=row.secret_hmac,
                 pepper_id=row.pepper_id,
                 service_account_id=row.service_account_id,
+                user_id=row.user_id,
                 scopes=sorted(row.scopes),
                 ip_allow_list=list(row.ip_allow_list),
                 expires_at=row.expires_at,
@@ -325,6 +344,7 @@ def _key_row(
         cache_sharing_group=tenant.cache_sharing_group,
         is_idempotent=tenant.is_idempotent,
         limits=limits,
+        user_id=UserId(key.user_id) if key.user_id is not None else None,
     )
 
 

@@ -14,7 +14,7 @@ from gateway.audit.repository import Actor, AuditEntry, AuditRepository
 from gateway.clock import Clock
 from gateway.db import WriteSession
 from gateway.errors import Conflict, InvalidValue, NotFound
-from gateway.ids import Entropy, IdSource, KeyId, ServiceAccountId, TenantId
+from gateway.ids import Entropy, IdSource, KeyId, ServiceAccountId, TenantId, UserId
 from gateway.settings import LimitSettings
 from gateway.tenancy.addresses import parse_networks
 from gateway.tenancy.keys import Peppers, generate_key, mask_key
@@ -43,6 +43,7 @@ __all__ = [
 
 SCOPES = frozenset({MODEL_SCOPE, USAGE_SCOPE, WEBHOOKS_READ_SCOPE, WEBHOOKS_WRITE_SCOPE})
 NAME_MAX = 200
+PERSONAL_NAME = "Playground"
 GRACE_MAX_S = 30 * 86_400
 _PUBLIC_ID_ATTEMPTS = 5
 _ARCHIVED = {"before": {"status": "active"}, "after": {"status": "archived"}}
@@ -151,6 +152,7 @@ class TenancyService:
         name: str,
         service_account_id: ServiceAccountId | None = None,
         options: KeyOptions | None = None,
+        user_id: UserId | None = None,
     ) -> IssuedKey:
         options = options or KeyOptions()
         check_name(name)
@@ -162,10 +164,21 @@ class TenancyService:
             raise NotFound("No such service account.")
         key_id = KeyId(self._ids.new("key"))
         template = _new_row(tenant_id, key_id, name, service_account_id, options)
-        issued = await self._issue(session, template)
+        issued = await self._issue(session, replace(template, user_id=user_id))
         details = {"after": {"name": name, "masked": issued.masked, **_options_details(options)}}
         await self._record(session, actor, "api_key.created", "api_key", key_id, tenant_id, details)
         return issued
+
+    async def personal_key(
+        self, session: WriteSession, actor: Actor, tenant_id: TenantId, user_id: UserId
+    ) -> KeyId:
+        """What a user's requests from the console are limited and charged as. Its secret is let go of at once: who may
+        use it is asked of the session each time."""
+        await self._repository.lock_user(session, user_id)
+        known = await self._repository.personal_key(session, tenant_id, user_id)
+        if known is not None:
+            return known
+        return (await self.create_key(session, actor, tenant_id, PERSONAL_NAME, user_id=user_id)).id
 
     async def rotate_key(
         self,
@@ -184,6 +197,7 @@ class TenancyService:
         if not 0 < len(idempotency_key) <= NAME_MAX:
             raise InvalidValue(f"The key must have 1 to {NAME_MAX} characters.", "idempotency_key")
         old = await self._require_key(session, tenant_id, key_id)
+        _refuse_personal(old)
         made = await self._repository.successor(session, tenant_id, key_id, idempotency_key)
         if made is not None:
             successor = await self._require_key(session, tenant_id, made)
@@ -219,6 +233,7 @@ class TenancyService:
     ) -> None:
         """Takes effect on every replica within 2 s. An expired key stays expired."""
         row = await self._require_key(session, tenant_id, key_id)
+        _refuse_personal(row)
         now = self._clock.now()
         if row.revoked_at is not None:
             raise NotFound("No such API key.")
@@ -343,6 +358,12 @@ def check_name(name: str) -> None:
         raise InvalidValue(f"The name must have 1 to {NAME_MAX} characters.", "name")
     if any(category(character) == "Cc" for character in name):
         raise InvalidValue("The name must be one line, without control characters.", "name")
+
+
+def _refuse_personal(row: KeyRow) -> None:
+    """It has no secret that anybody knows, and must not get one."""
+    if row.user_id is not None:
+        raise Conflict("This key stands for a person's requests from the console: it can only be revoked.")
 
 
 def _check_options(options: KeyOptions, now: datetime) -> None:

@@ -37,6 +37,11 @@ export async function download<N extends OperationName>(name: N, ask: Ask<N> = {
   return (await send(name, ask)).blob();
 }
 
+/** For answers that come piece by piece. */
+export function stream<N extends OperationName>(name: N, ask: Ask<N>): Promise<Response> {
+  return send(name, ask);
+}
+
 async function send<N extends OperationName>(name: N, ask: Ask<N>): Promise<Response> {
   const first = await request(name, ask);
   if (first.status !== 401) return checked(first);

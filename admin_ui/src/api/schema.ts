@@ -48,7 +48,7 @@ export type Amount = { currency: "usd"; value: number };
 
 export type ApiKey = { created_at: number; expires_at: number | null; id: string; ip_allow_list: Array<string>; last_used_at: number | null; name: string; object: "organization.project.api_key"; owner: ApiKeyOwner; owner_project_access: "active" | "inactive"; redacted_value: string; scopes: Array<string> };
 
-export type ApiKeyOwner = { service_account: KeyAccount | null; type: "service_account" | null; user: null };
+export type ApiKeyOwner = { service_account: KeyAccount | null; type: "service_account" | "user" | null; user: KeyUser | null };
 
 export type ApiKeyPage = { data: Array<ApiKey>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
 
@@ -56,7 +56,7 @@ export type AuditAccount = { id: string };
 
 export type AuditActor = { api_key: AuditKey | null; ip_address?: string | null; session: AuditSession | null; system?: AuditSystem; type: "api_key" | "session" | null };
 
-export type AuditKey = { id: string; service_account?: AuditAccount; type: "user" | "service_account" | null; user?: AuditUser };
+export type AuditKey = { id: string; service_account?: AuditAccount; type: "service_account" | "user" | null; user?: AuditUser };
 
 export type AuditLog = { action: string; actor: AuditActor; details: Record<string, unknown>; effective_at: number; id: string; project: AuditProject | null; request_id: string | null; resource: AuditResource; type: string };
 
@@ -229,6 +229,8 @@ export type KeyAccount = { created_at: number; id: string; name: string; role: s
 export type KeyBody = { expires_in_seconds?: number | null; ip_allow_list?: Array<string>; name: string; scopes?: Array<string>; service_account_id?: string | null };
 
 export type KeyChangeBody = { expires_in_seconds?: number | null; ip_allow_list?: Array<string> | null; scopes?: Array<string> | null };
+
+export type KeyUser = { created_at: number; email: string | null; id: string; name: string };
 
 export type Limits = { concurrent_requests: number | null; id: string; key_id: string | null; max_output_tokens: number | null; max_prompt_tokens: number | null; object: "organization.project.limits"; project_id: string; requests_burst: number | null; requests_per_day: number | null; requests_per_min: number | null; served_model: string | null; tokens_per_min: number | null; updated_at: number };
 
@@ -572,6 +574,7 @@ export interface Operations {
   "POST /v1/organization/projects/{project_id}/api_keys/{key_id}": { path: { project_id: string; key_id: string }; query: {}; body: KeyChangeBody; answer: ApiKey };
   "POST /v1/organization/projects/{project_id}/api_keys/{key_id}/rotate": { path: { project_id: string; key_id: string }; query: {}; body: RotateBody; answer: RotatedApiKey };
   "POST /v1/organization/projects/{project_id}/archive": { path: { project_id: string }; query: {}; body: undefined; answer: Project };
+  "POST /v1/organization/projects/{project_id}/chat/completions": { path: { project_id: string }; query: {}; body: { max_completion_tokens?: number; max_tokens?: number; messages: Array<Record<string, unknown>>; model: string; n?: number; response_format?: Record<string, unknown>; seed?: number; stop?: string | Array<string>; stream?: boolean; stream_options?: { include_usage?: boolean }; temperature?: number; tool_choice?: unknown; tools?: Array<Record<string, unknown>>; top_p?: number; user?: string }; answer: ChatCompletion };
   "GET /v1/organization/projects/{project_id}/idempotency": { path: { project_id: string }; query: {}; body: undefined; answer: Idempotency };
   "POST /v1/organization/projects/{project_id}/idempotency": { path: { project_id: string }; query: {}; body: IdempotencyBody; answer: Idempotency };
   "GET /v1/organization/projects/{project_id}/limits": { path: { project_id: string }; query: { limit?: number; after?: string | null }; body: undefined; answer: LimitsPage };
@@ -603,6 +606,18 @@ export interface Operations {
   "DELETE /v1/organization/projects/{project_id}/users/{user_id}": { path: { project_id: string; user_id: string }; query: {}; body: undefined; answer: Deleted };
   "GET /v1/organization/projects/{project_id}/users/{user_id}": { path: { project_id: string; user_id: string }; query: {}; body: undefined; answer: Member };
   "POST /v1/organization/projects/{project_id}/users/{user_id}": { path: { project_id: string; user_id: string }; query: {}; body: MemberChange; answer: Member };
+  "GET /v1/organization/projects/{project_id}/webhook_endpoints": { path: { project_id: string }; query: { limit?: number; after?: string | null }; body: undefined; answer: OperatorEndpointPage };
+  "POST /v1/organization/projects/{project_id}/webhook_endpoints": { path: { project_id: string }; query: {}; body: EndpointBody; answer: NewOperatorEndpoint };
+  "DELETE /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}": { path: { project_id: string; endpoint_id: string }; query: {}; body: undefined; answer: EndpointDeleted };
+  "GET /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}": { path: { project_id: string; endpoint_id: string }; query: {}; body: undefined; answer: OperatorEndpoint };
+  "POST /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}": { path: { project_id: string; endpoint_id: string }; query: {}; body: EndpointChange; answer: OperatorEndpoint };
+  "GET /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}/deliveries": { path: { project_id: string; endpoint_id: string }; query: { status?: "pending" | "delivered" | "failed" | null; limit?: number; after?: string | null }; body: undefined; answer: DeliveryPage };
+  "GET /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}": { path: { project_id: string; endpoint_id: string; delivery_id: string }; query: {}; body: undefined; answer: DeliveryDetail };
+  "POST /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}/replay": { path: { project_id: string; endpoint_id: string; delivery_id: string }; query: {}; body: undefined; answer: DeliveryDetail };
+  "POST /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}/enable": { path: { project_id: string; endpoint_id: string }; query: {}; body: undefined; answer: OperatorEndpoint };
+  "POST /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}/rotate_secret": { path: { project_id: string; endpoint_id: string }; query: {}; body: SecretRotation; answer: NewOperatorEndpoint };
+  "POST /v1/organization/projects/{project_id}/webhook_endpoints/{endpoint_id}/test": { path: { project_id: string; endpoint_id: string }; query: {}; body: SampleWanted; answer: OperatorEndpointTested };
+  "GET /v1/organization/projects/{project_id}/webhook_event_types": { path: { project_id: string }; query: {}; body: undefined; answer: EventTypes };
   "GET /v1/organization/replicas": { path: {}; query: { pool_id?: string | null; limit?: number; after?: string | null }; body: undefined; answer: ReplicaPage };
   "GET /v1/organization/replicas/{replica_id}": { path: { replica_id: string }; query: {}; body: undefined; answer: Replica };
   "GET /v1/organization/requests": { path: {}; query: { limit?: number; page?: string | null; start_time?: number | null; end_time?: number | null; project_id?: string | null; api_key_id?: string | null; user_id?: string | null; model?: string | null; pool_id?: string | null; class?: string | null; status?: Array<"ok" | "partial" | "cancelled" | "error" | "unknown">; stream?: boolean | null }; body: undefined; answer: RequestLineCursorPage };

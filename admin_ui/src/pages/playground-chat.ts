@@ -1,6 +1,6 @@
-/** A chat over the tenants' own API: streamed, timed as the caller sees it, stoppable. */
+/** A chat with a served name: streamed, timed as the caller sees it, stoppable. */
 import { useRef, useState } from "react";
-import { ApiError, call, refusal } from "@/api/client";
+import { ApiError, refusal, stream } from "@/api/client";
 
 export interface Said {
   role: "user" | "assistant";
@@ -17,8 +17,9 @@ export interface Timing {
 }
 
 export interface ChatSettings {
+  /** Of the tenant that pays; empty for the session's own way. */
   key: string;
-  /** The tenant that pays; empty when a key was given. */
+  /** The tenant that pays, unless a key says so. */
   payer: string;
   model: string;
   system: string;
@@ -47,8 +48,7 @@ export function useChat() {
     setBusy(true);
     const stop = (stopper.current = new AbortController());
     try {
-      const key = settings.payer === "" ? settings.key : await keyOf(settings.payer);
-      await answer(before, { ...settings, key }, stop.signal, (reply, so_far) => {
+      await answer(before, settings, stop.signal, (reply, so_far) => {
         setSaid([...before, { role: "assistant", text: reply }]);
         setTiming(so_far);
       });
@@ -69,35 +69,18 @@ export function useChat() {
   return { said, timing, error, busy, send, clear, stop: () => stopper.current?.abort() };
 }
 
-const KEY_S = 900;
-const made = new Map<string, { value: string; until: number }>();
-
-/** A short-lived key of the tenant: its requests are limited, charged and listed as any of its own. */
-async function keyOf(tenant: string): Promise<string> {
-  const known = made.get(tenant);
-  if (known !== undefined && known.until > Date.now()) return known.value;
-  const key = await call("POST /v1/organization/projects/{project_id}/api_keys", { path: { project_id: tenant }, body: { name: "playground", expires_in_seconds: KEY_S } });
-  made.set(tenant, { value: key.value, until: Date.now() + (KEY_S - 60) * 1000 });
-  return key.value;
-}
-
 async function answer(said: Said[], settings: ChatSettings, signal: AbortSignal, show: (reply: string, timing: Timing) => void): Promise<void> {
   const system = settings.system.trim() === "" ? [] : [{ role: "system", content: settings.system }];
   const began = performance.now();
-  const response = await fetch("/v1/chat/completions", {
-    method: "POST",
-    signal,
-    headers: { authorization: `Bearer ${settings.key}`, "content-type": "application/json" },
-    body: JSON.stringify({
-      model: settings.model,
-      messages: [...system, ...said.map((one) => ({ role: one.role, content: one.text }))],
-      temperature: settings.temperature,
-      max_tokens: settings.max_tokens,
-      stream: true,
-      stream_options: { include_usage: true },
-    }),
+  const response = await ask(settings, signal, {
+    model: settings.model,
+    messages: [...system, ...said.map((one) => ({ role: one.role, content: one.text }))],
+    temperature: settings.temperature,
+    max_tokens: settings.max_tokens,
+    stream: true,
+    stream_options: { include_usage: true },
   });
-  if (!response.ok || response.body === null) throw await refusal(response);
+  if (response.body === null) throw await refusal(response);
   const timing: Timing = { ttft_ms: null, tpot_ms: null, total_ms: null, input_tokens: null, output_tokens: null, request_id: response.headers.get("x-request-id") };
   let reply = "";
   let last = began;
@@ -118,6 +101,24 @@ async function answer(said: Said[], settings: ChatSettings, signal: AbortSignal,
     show(reply, finished({ ...timing }, began, last));
   }
   show(reply, finished({ ...timing }, began, last));
+}
+
+interface Body {
+  model: string;
+  messages: Record<string, unknown>[];
+  temperature: number;
+  max_tokens: number;
+  stream: boolean;
+  stream_options: Record<string, unknown>;
+}
+
+/** By the session, without a key; or over the tenants' own API, with one of theirs. */
+async function ask({ key, payer }: ChatSettings, signal: AbortSignal, body: Body): Promise<Response> {
+  if (key === "") return stream("POST /v1/organization/projects/{project_id}/chat/completions", { path: { project_id: payer }, body, signal });
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const response = await fetch("/v1/chat/completions", { method: "POST", signal, headers, body: JSON.stringify(body) });
+  if (!response.ok) throw await refusal(response);
+  return response;
 }
 
 /** TPOT is the time after the first token over the tokens after it. */

@@ -4,7 +4,7 @@ import { Send, Square } from "lucide-react";
 import type { FormEvent, KeyboardEvent } from "react";
 import { useEffect, useRef, useState } from "react";
 import { useActiveProjects, useServedNames } from "@/api/names";
-import { may } from "@/api/session";
+import { may, ownProjects } from "@/api/session";
 import { cn } from "@/lib/cn";
 import { count, ms } from "@/lib/format";
 import { Button } from "@/ui/button";
@@ -14,39 +14,48 @@ import { Failure } from "@/ui/states";
 import type { Said, Timing } from "./playground-chat";
 import { useChat } from "./playground-chat";
 
+const CHAT = "POST /v1/organization/projects/{project_id}/chat/completions";
+/** In place of a tenant: somebody pastes one of its keys. */
+const PASTED = "key";
+
 export function Playground() {
   const search = useSearch({ from: "/playground" });
   const navigate = useNavigate({ from: "/playground" });
-  const models = useServedNames(search["tenant"]);
   const projects = useActiveProjects();
+  const mine = ownProjects();
+  const bySession = may(CHAT);
+  const only = mine?.length === 1 ? mine[0]?.id : undefined;
+  const payer = bySession ? (search["tenant"] ?? only ?? "") : PASTED;
+  const pasting = payer === PASTED;
+  const models = useServedNames(pasting || payer === "" ? undefined : payer);
   const model = search["model"] ?? models[0] ?? "";
   const [key, setKey] = useState("");
   const [system, setSystem] = useState("");
   const [temperature, setTemperature] = useState("1");
   const [most, setMost] = useState("256");
   const chat = useChat();
-  const payer = search["tenant"] ?? "";
-  const ready = payer !== "" || key !== "";
-  const settings = { key, payer, model, system, temperature: Number(temperature), max_tokens: Number(most) };
+  const missing = pasting ? (key === "" ? "Paste a key of the tenant that pays." : null) : payer === "" ? "Choose who pays, and say something." : null;
+  const settings = { key: pasting ? key : "", payer, model, system, temperature: Number(temperature), max_tokens: Number(most) };
   return (
     <Page wide title="Playground" lead="Requests from here are a tenant’s like any other: limited, charged and listed.">
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_300px]">
         <Panel className="order-2 flex h-[calc(100dvh-190px)] min-h-[380px] flex-col p-0 lg:order-1">
-          <Transcript said={chat.said} busy={chat.busy} />
+          <Transcript said={chat.said} busy={chat.busy} hint={missing ?? `Say something to ${model || "a model"}.`} />
           {chat.error && <Failure error={chat.error} className="mx-4 mb-3" />}
-          <Composer disabled={!ready || model === ""} busy={chat.busy} onStop={chat.stop} onSend={(text) => void chat.send(text, settings)} />
+          <Composer disabled={missing !== null || model === ""} busy={chat.busy} onStop={chat.stop} onSend={(text) => void chat.send(text, settings)} />
         </Panel>
         <div className="order-1 space-y-4 lg:order-2">
           <Panel className="space-y-4">
-            {may("POST /v1/organization/projects/{project_id}/api_keys") && (
-              <Field label="As" hint={payer === "" ? undefined : "With a key of its own that ends in 15 minutes."}>
-                <Select value={payer} onChange={(event) => void navigate({ search: (known) => ({ ...known, tenant: event.target.value || undefined }), replace: true })}>
-                  <option value="">Whose key I paste</option>
-                  <Options of={projects.map((one) => [one.id, one.name])} />
+            {bySession && (
+              <Field label="Who pays">
+                <Select value={payer} onChange={(event) => void navigate({ search: (known) => ({ ...known, tenant: event.target.value || undefined, model: undefined }), replace: true })}>
+                  {payer === "" && <option value="">Choose a tenant</option>}
+                  <Options of={(mine ?? projects).map((one) => [one.id, one.name])} />
+                  <option value={PASTED}>The tenant of a key that I paste</option>
                 </Select>
               </Field>
             )}
-            {payer === "" && (
+            {pasting && (
               <Field label="Tenant’s key" hint="Kept in this page’s memory only.">
                 <Input type="password" value={key} onChange={(event) => setKey(event.target.value.trim())} autoComplete="off" placeholder="tw-…" />
               </Field>
@@ -80,14 +89,14 @@ export function Playground() {
   );
 }
 
-function Transcript({ said, busy }: { said: Said[]; busy: boolean }) {
+function Transcript({ said, busy, hint }: { said: Said[]; busy: boolean; hint: string }) {
   const end = useRef<HTMLDivElement>(null);
   useEffect(() => {
     void end.current?.scrollIntoView({ block: "nearest" });
   }, [said]);
   return (
     <div aria-live="polite" aria-busy={busy} className="min-h-0 flex-1 space-y-4 overflow-y-auto p-4">
-      {said.length === 0 && <p className="grid h-full place-items-center text-center text-ink-3">Choose who pays and a model, and say something.</p>}
+      {said.length === 0 && <p className="grid h-full place-items-center text-center text-ink-3">{hint}</p>}
       {said.map((one, index) => (
         <div key={index} className={cn("max-w-[80ch]", one.role === "user" && "ml-auto w-fit rounded-lg bg-accent-soft px-3 py-2")}>
           <p className="sr-only">{one.role === "user" ? "You" : "The model"}</p>

@@ -20,7 +20,7 @@ from gateway.ids import TenantId, UserId
 from gateway.sessions import Standing
 from gateway.tenancy.principal import USAGE_SCOPE, AdminPrincipal, Principal, ProjectRole
 
-__all__ = ["ACCESS", "COLUMNS", "OPEN", "PREFIX", "Caller", "guarded_route"]
+__all__ = ["ACCESS", "CHAT_ROUTE", "COLUMNS", "OPEN", "PREFIX", "Caller", "guarded_route"]
 
 PREFIX = "/v1/organization"
 Column = Literal["owner", "admin", "billing", "viewer", "project_owner", "project_member", "api_key"]
@@ -52,6 +52,7 @@ GET    /projects/{project_id}/api_keys/{key_id}                       o a . v P 
 POST   /projects/{project_id}/api_keys/{key_id}                       o a . . P . .
 DELETE /projects/{project_id}/api_keys/{key_id}                       o a . . P . .
 POST   /projects/{project_id}/api_keys/{key_id}/rotate                o a . . P . .
+POST   /projects/{project_id}/chat/completions                        o a . . P M .
 GET    /projects/{project_id}/users                                   o a . v P M .
 POST   /projects/{project_id}/users                                   o a . . . . .
 GET    /projects/{project_id}/users/{user_id}                         o a . v P M .
@@ -77,6 +78,18 @@ POST   /projects/{project_id}/spend_alerts                            o a b . P 
 GET    /projects/{project_id}/spend_alerts/{alert_id}                 o a b v P M .
 POST   /projects/{project_id}/spend_alerts/{alert_id}                 o a b . P . .
 DELETE /projects/{project_id}/spend_alerts/{alert_id}                 o a b . P . .
+GET    /projects/{project_id}/webhook_endpoints                       o a . v P M .
+POST   /projects/{project_id}/webhook_endpoints                       o a . . P . .
+GET    /projects/{project_id}/webhook_endpoints/{endpoint_id}         o a . v P M .
+POST   /projects/{project_id}/webhook_endpoints/{endpoint_id}         o a . . P . .
+DELETE /projects/{project_id}/webhook_endpoints/{endpoint_id}         o a . . P . .
+POST   /projects/{project_id}/webhook_endpoints/{endpoint_id}/rotate_secret o a . . P . .
+POST   /projects/{project_id}/webhook_endpoints/{endpoint_id}/test    o a . . P . .
+POST   /projects/{project_id}/webhook_endpoints/{endpoint_id}/enable  o a . . P . .
+GET    /projects/{project_id}/webhook_endpoints/{endpoint_id}/deliveries o a . v P M .
+GET    /projects/{project_id}/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id} o a . v P M .
+POST   /projects/{project_id}/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}/replay o a . . P . .
+GET    /projects/{project_id}/webhook_event_types                     o a . v P M .
 GET    /live                                                          o a b v P M .
 GET    /overview                                                      o a b v . . .
 GET    /search                                                        o a b v P M .
@@ -204,6 +217,9 @@ def _parsed() -> Mapping[str, frozenset[Column]]:
 
 ACCESS = _parsed()
 """`METHOD /path` → who may."""
+
+CHAT_ROUTE = "POST /projects/{project_id}/chat/completions"
+"""Not the framework's: it streams as the data plane does. See playground_routes.py."""
 
 OPEN = frozenset(
     {

@@ -14,12 +14,10 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from gateway.audit.repository import Actor
 from gateway.db import DATABASE_ERRORS, is_unavailable
 from gateway.errors import (
     GatewayError,
     InternalError,
-    InvalidApiKey,
     InvalidRequest,
     InvalidValue,
     MethodNotAllowed,
@@ -28,7 +26,7 @@ from gateway.errors import (
     UnknownUrl,
     brief,
 )
-from gateway.http.admin.access import OPEN, PREFIX, Caller, guarded_route
+from gateway.http.admin.access import PREFIX, guarded_route
 from gateway.http.admin.accounts import AccountRoutes
 from gateway.http.admin.admin_keys import AdminKeyRoutes
 from gateway.http.admin.allowances import AllowanceRoutes
@@ -36,6 +34,7 @@ from gateway.http.admin.audit_logs import AuditLogRoutes
 from gateway.http.admin.breakdown import BreakdownRoutes
 from gateway.http.admin.budget_alerts import BudgetAlertRoutes
 from gateway.http.admin.budgets import BudgetRoutes
+from gateway.http.admin.callers import caller_of_call
 from gateway.http.admin.common import AdminParts, Json, plain_arrays
 from gateway.http.admin.costs import CostRoutes
 from gateway.http.admin.entries import EntryRoutes
@@ -55,6 +54,7 @@ from gateway.http.admin.oidc import OidcRoutes
 from gateway.http.admin.overview import OverviewRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
+from gateway.http.admin.project_endpoints import ProjectEndpointRoutes
 from gateway.http.admin.projects import ProjectRoutes
 from gateway.http.admin.requests import RequestRoutes
 from gateway.http.admin.routes import RouteRoutes
@@ -69,7 +69,7 @@ from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.users import UserRoutes
 from gateway.http.admin.usual import UsualRoutes
 from gateway.http.admin.webhook_endpoints import WebhookEndpointRoutes
-from gateway.http.browser import Visit, visit_of
+from gateway.http.browser import visit_of
 from gateway.http.call import Call, Message
 from gateway.http.description import describe
 from gateway.http.errors import render_error
@@ -82,7 +82,6 @@ __all__ = ["AdminParts", "create_admin", "create_application"]
 
 _RESPONSES: dict[int | str, Json] = {"4XX": {"description": "Refused"}}
 """In place of the framework's own 422, which nobody is ever answered."""
-SAFE = ("GET", "HEAD")
 PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 """What people are shown of an organisation is no shared cache's."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -124,6 +123,7 @@ RESOURCES = (
     ObjectiveRoutes,
     SloRoutes,
     WebhookEndpointRoutes,
+    ProjectEndpointRoutes,
     EpisodeRoutes,
     SampleRoutes,
 )
@@ -134,7 +134,7 @@ def create_admin(parts: AdminParts) -> Handler:
 
     async def handle(call: Call) -> None:
         visit = visit_of(call, parts.auth)
-        caller = await _caller(parts, call, visit)
+        caller = await caller_of_call(parts, call, visit)
         body = await call.body(parts.body_bytes_max)
         _refuse_nul(call, body)
         _refuse_unreadable(body)
@@ -155,27 +155,6 @@ def create_admin(parts: AdminParts) -> Handler:
         await app(call.scope, receive, send)
 
     return handle
-
-
-async def _caller(parts: AdminParts, call: Call, visit: Visit) -> Caller:
-    """An administrator's key, or else a project's own: a good one is told what it lacks, not that it is unknown.
-    Without a key, whose session the cookie says it is; a cookie comes along with what other sites send, too."""
-    peer = parts.auth.address(call)
-    if f"{call.method} {call.path.removeprefix(PREFIX)}" in OPEN:
-        if call.method not in SAFE:
-            visit.require_console()
-        return Caller(Actor("user", "unknown", call.request_id, peer))
-    if visit.access is not None and call.header(b"authorization") is None:
-        if call.method not in SAFE:
-            visit.require_console()
-        standing = await parts.directory.authenticate(visit.access)
-        return Caller.person(standing, Actor("user", standing.user.id, call.request_id, peer))
-    try:
-        admin = await parts.auth.admin(call)
-    except InvalidApiKey:
-        reader = await parts.auth.tenant(call)
-        return Caller.tenant(reader, Actor("api_key", reader.key_id, call.request_id, peer))
-    return Caller.administrator(admin, Actor("admin_key", admin.key_id, call.request_id, peer))
 
 
 def _refuse_nul(call: Call, body: bytes) -> None:

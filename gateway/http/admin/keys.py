@@ -137,6 +137,15 @@ def _key(view: KeyView) -> Json:
             "role": account.role,
             "created_at": unix(account.created_at),
         }
+    if view.user is not None:
+        user = view.user
+        owner["type"] = "user"
+        owner["user"] = {
+            "id": user.id,
+            "name": user.name,
+            "email": user.email,
+            "created_at": unix(user.created_at),
+        }
     return {
         "object": "organization.project.api_key",
         "id": view.id,

@@ -1,80 +1,33 @@
 """The operator's webhook endpoints, and a look at everybody's: deliveries, replay, tests, enabling again.
 
-The shapes are OpenAI's with what it has no word for beside them. Tenants manage theirs at `/v1/webhook_endpoints`.
+The shapes are OpenAI's with what it has no word for beside them. A project's own are in project_endpoints.py, and for
+its keys at `/v1/webhook_endpoints`.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 
-from gateway.alerts.repository.endpoints import (
-    EVERYBODY,
-    OPERATOR,
-    AttemptView,
-    EndpointRepository,
-    Owner,
-    SentView,
-)
+from gateway.alerts.repository.endpoints import EVERYBODY, OPERATOR, Owner
 from gateway.alerts.webhooks.service import event_types_of
-from gateway.alerts.webhooks.types import Change, Endpoint, Format, NewEndpoint, shown_url
-from gateway.errors import NotFound
-from gateway.http.admin.common import (
-    AdminParts,
-    After,
-    Body,
-    Json,
-    Limit,
-    Name,
-    Page,
-    actor_of,
-    page_of,
-    unix,
+from gateway.http.admin.common import AdminParts, After, Json, Limit, Page
+from gateway.http.admin.endpoint_actions import (
+    EndpointActions,
+    EndpointBody,
+    EndpointChange,
+    SampleWanted,
+    SecretRotation,
 )
-from gateway.http.webhook_routes import endpoint_json, test_json
 from gateway.ids import TenantId
 
 __all__ = ["WebhookEndpointRoutes"]
 
-EventTypes = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)]
-Text = Annotated[str, Field(max_length=4096)]
-Key = Annotated[str, Field(max_length=100)]
-
-
-class EndpointBody(Body):
-    """PagerDuty's URL is known; its routing key is the secret that a service has there."""
-
-    name: Name
-    url: Text = ""
-    event_types: EventTypes
-    format: Format = "standard"
-    routing_key: Key | None = None
-
-
-class EndpointChange(Body):
-    """What is not given stays. A disabled endpoint is enabled by any change."""
-
-    name: Name | None = None
-    url: Text | None = None
-    event_types: EventTypes | None = None
-    routing_key: Key | None = None
-
-
-class SecretRotation(Body):
-    keep_old_secret_active_for_24_hours: bool = False
-
-
-class SampleWanted(Body):
-    event_type: Annotated[str, Field(max_length=100)]
-
 
 class WebhookEndpointRoutes:
     def __init__(self, parts: AdminParts) -> None:
-        self._p = parts
-        self._rows = EndpointRepository()
+        self._do = EndpointActions(parts)
 
     def register(self, router: APIRouter) -> None:
         all_, one = "/webhook_endpoints", "/webhook_endpoints/{endpoint_id}"
@@ -93,10 +46,7 @@ class WebhookEndpointRoutes:
 
     async def create(self, request: Request, body: EndpointBody) -> Json:
         """`signing_secret` is in this answer and nowhere else, and so is the whole address of Slack's."""
-        new = NewEndpoint(None, body.name, body.url, tuple(body.event_types), body.format, body.routing_key)
-        async with self._p.database.write() as session:
-            made, secret = await self._p.endpoints.create(session, actor_of(request), new)
-        return {**self._json(made), "url": made.url, "signing_secret": secret}
+        return await self._do.create(request, None, body)
 
     async def list(
         self,
@@ -106,48 +56,27 @@ class WebhookEndpointRoutes:
     ) -> Page:
         """The operator's own, or a project's. Newest first."""
         owner = Owner(TenantId(project_id)) if project_id is not None else OPERATOR
-        async with self._p.database.read() as session:
-            rows = await self._rows.page(session, owner, after, limit + 1)
-        return page_of([self._json(row) for row in rows], limit)
+        return await self._do.list(owner, limit, after)
 
     async def retrieve(self, endpoint_id: str) -> Json:
-        return self._json(await self._found(endpoint_id))
+        return await self._do.retrieve(EVERYBODY, endpoint_id)
 
     async def update(self, request: Request, endpoint_id: str, body: EndpointChange) -> Json:
-        types = tuple(body.event_types) if body.event_types is not None else None
-        change = Change(body.name, body.url, types, body.routing_key)
-        async with self._p.database.write() as session:
-            changed = await self._p.endpoints.update(
-                session, actor_of(request), EVERYBODY, endpoint_id, change
-            )
-        return self._json(changed)
+        return await self._do.update(request, EVERYBODY, endpoint_id, body)
 
     async def delete(self, request: Request, endpoint_id: str) -> Json:
-        async with self._p.database.write() as session:
-            await self._p.endpoints.delete(session, actor_of(request), EVERYBODY, endpoint_id)
-        return {"object": "webhook_endpoint.deleted", "id": endpoint_id, "deleted": True}
+        return await self._do.delete(request, EVERYBODY, endpoint_id)
 
     async def rotate_secret(self, request: Request, endpoint_id: str, body: SecretRotation) -> Json:
         """`signing_secret` is in this answer and nowhere else."""
-        async with self._p.database.write() as session:
-            changed, secret = await self._p.endpoints.rotate(
-                session,
-                actor_of(request),
-                EVERYBODY,
-                endpoint_id,
-                keeps_old=body.keep_old_secret_active_for_24_hours,
-            )
-        return {**self._json(changed), "signing_secret": secret}
+        return await self._do.rotate_secret(request, EVERYBODY, endpoint_id, body)
 
     async def test(self, endpoint_id: str, body: SampleWanted) -> Json:
         """Sends a sample now, and says what was answered."""
-        answer = await self._p.endpoints.test(EVERYBODY, endpoint_id, body.event_type)
-        return {**test_json(endpoint_id, body.event_type, answer.status), "answer": answer.text}
+        return await self._do.test(EVERYBODY, endpoint_id, body.event_type)
 
     async def enable(self, request: Request, endpoint_id: str) -> Json:
-        async with self._p.database.write() as session:
-            changed = await self._p.endpoints.enable(session, actor_of(request), EVERYBODY, endpoint_id)
-        return self._json(changed)
+        return await self._do.enable(request, EVERYBODY, endpoint_id)
 
     async def deliveries(
         self,
@@ -157,80 +86,16 @@ class WebhookEndpointRoutes:
         after: After = None,
     ) -> Page:
         """Newest first."""
-        await self._found(endpoint_id)
-        async with self._p.database.read() as session:
-            rows = await self._rows.deliveries(session, endpoint_id, status, after, limit + 1)
-        return page_of([_delivery(row) for row in rows], limit)
+        return await self._do.deliveries(EVERYBODY, endpoint_id, status, limit, after)
 
     async def delivery(self, endpoint_id: str, delivery_id: str) -> Json:
         """With each attempt that ended."""
-        await self._found(endpoint_id)
-        async with self._p.database.read() as session:
-            found = await self._rows.delivery(session, endpoint_id, delivery_id)
-        if found is None:
-            raise NotFound("No such delivery.")
-        return {**_delivery(found[0]), "log": [_attempt(one) for one in found[1]]}
+        return await self._do.delivery(EVERYBODY, endpoint_id, delivery_id)
 
     async def replay(self, request: Request, endpoint_id: str, delivery_id: str) -> Json:
         """Sent again under the same webhook-id, from the start of the schedule."""
-        async with self._p.database.write() as session:
-            await self._p.endpoints.replay(session, actor_of(request), EVERYBODY, endpoint_id, delivery_id)
-        return await self.delivery(endpoint_id, delivery_id)
+        return await self._do.replay(request, EVERYBODY, endpoint_id, delivery_id)
 
     async def event_types(self) -> Json:
         """What the operator's endpoints may ask for."""
         return {"object": "list", "data": [*event_types_of(OPERATOR)]}
-
-    async def _found(self, endpoint_id: str) -> Endpoint:
-        async with self._p.database.read() as session:
-            found = await self._rows.endpoint(session, EVERYBODY, endpoint_id)
-        if found is None:
-            raise NotFound("No such webhook endpoint.")
-        return found
-
-    def _json(self, endpoint: Endpoint) -> Json:
-        return {
-            **endpoint_json(endpoint),
-            "url": shown_url(endpoint),
-            "project_id": endpoint.tenant_id,
-            "format": endpoint.format,
-            "status": _status(endpoint, self._p.clock.now()),
-            "paused_until": unix(endpoint.paused_until),
-            "disabled_at": unix(endpoint.disabled_at),
-            "disabled_reason": endpoint.disabled_reason,
-        }
-
-
-def _status(endpoint: Endpoint, now: datetime) -> str:
-    if endpoint.disabled_at is not None:
-        return "disabled"
-    return "paused" if endpoint.paused_until is not None and endpoint.paused_until > now else "enabled"
-
-
-def _delivery(view: SentView) -> Json:
-    is_over = view.next_attempt_at is None
-    return {
-        "object": "webhook_endpoint.delivery",
-        "id": view.id,
-        "event_id": view.event_id,
-        "event_type": view.event_type,
-        "project_id": view.tenant_id,
-        "status": "delivered" if view.delivered_at is not None else "failed" if is_over else "pending",
-        "attempts": view.attempts,
-        "next_attempt_at": unix(view.next_attempt_at),
-        "delivered_at": unix(view.delivered_at),
-        "last_error": view.last_error,
-        "occurred_at": unix(view.occurred_at),
-        "created_at": unix(view.created_at),
-    }
-
-
-def _attempt(view: AttemptView) -> Json:
-    return {
-        "number": view.number,
-        "started_at": unix(view.started_at),
-        "duration_ms": view.duration_ms,
-        "status_code": view.status_code,
-        "error": view.error,
-        "answer": view.answer,
-    }

@@ -15,7 +15,6 @@ Shape = Any
 
 _PROJECT = "/projects/{project_id}"
 _ACCOUNTS, _KEYS, _LIMITS = f"{_PROJECT}/service_accounts", f"{_PROJECT}/api_keys", f"{_PROJECT}/limits"
-_HOOK = "/webhook_endpoints/{endpoint_id}"
 
 
 def _resource(path: str, one: str, shape: Shape, created: Shape = None) -> dict[str, Shape]:
@@ -35,6 +34,27 @@ def _spend(prefix: str) -> dict[str, Shape]:
         f"GET {prefix}/spend_limit": money.SpendLimit,
         f"POST {prefix}/spend_limit": money.SpendLimit,
         f"DELETE {prefix}/spend_limit": money.SpendLimitDeleted,
+    }
+
+
+def _hooks(prefix: str) -> dict[str, Shape]:
+    """Of the operator's webhook endpoints, and of a project's."""
+    hook = f"{prefix}/webhook_endpoints/{{endpoint_id}}"
+    return {
+        **_resource(
+            f"{prefix}/webhook_endpoints",
+            "endpoint_id",
+            webhooks.OperatorEndpoint,
+            created=webhooks.NewOperatorEndpoint,
+        ),
+        f"DELETE {hook}": webhooks.EndpointDeleted,
+        f"POST {hook}/rotate_secret": webhooks.NewOperatorEndpoint,
+        f"POST {hook}/test": webhooks.OperatorEndpointTested,
+        f"POST {hook}/enable": webhooks.OperatorEndpoint,
+        f"GET {hook}/deliveries": Page[webhooks.Delivery],
+        f"GET {hook}/deliveries/{{delivery_id}}": webhooks.DeliveryDetail,
+        f"POST {hook}/deliveries/{{delivery_id}}/replay": webhooks.DeliveryDetail,
+        f"GET {prefix}/webhook_event_types": webhooks.EventTypes,
     }
 
 
@@ -136,17 +156,7 @@ ADMIN_ANSWERS: Mapping[str, Shape] = {
     "GET /pools/{pool_id}/samples": CursorPage[slo.PoolSample],
     "GET /slo/board": CursorPage[slo.SloLine],
     "GET /slo/series": CursorPage[slo.SloBucket],
-    "POST /webhook_endpoints": webhooks.NewOperatorEndpoint,
-    "GET /webhook_endpoints": Page[webhooks.OperatorEndpoint],
-    f"GET {_HOOK}": webhooks.OperatorEndpoint,
-    f"POST {_HOOK}": webhooks.OperatorEndpoint,
-    f"DELETE {_HOOK}": webhooks.EndpointDeleted,
-    f"POST {_HOOK}/rotate_secret": webhooks.NewOperatorEndpoint,
-    f"POST {_HOOK}/test": webhooks.OperatorEndpointTested,
-    f"POST {_HOOK}/enable": webhooks.OperatorEndpoint,
-    f"GET {_HOOK}/deliveries": Page[webhooks.Delivery],
-    f"GET {_HOOK}/deliveries/{{delivery_id}}": webhooks.DeliveryDetail,
-    f"POST {_HOOK}/deliveries/{{delivery_id}}/replay": webhooks.DeliveryDetail,
-    "GET /webhook_event_types": webhooks.EventTypes,
+    **_hooks(""),
+    **_hooks(_PROJECT),
     "GET /openapi.json": Json,
 }

@@ -155,6 +155,13 @@ OPERATIONS = (
     ),
     Operation(
         "POST",
+        "/v1/organization/projects/{project_id}/chat/completions",
+        "Chat as a project's, from the console",
+        {JSON: shapes.ChatCompletion, EVENTS: shapes.ChatCompletionChunk},
+        _CHAT,
+    ),
+    Operation(
+        "POST",
         "/v1/completions",
         "Completions",
         {JSON: shapes.Completion, EVENTS: shapes.Completion},

@@ -10,16 +10,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, not_, select, update
+from sqlalchemy import Select, delete, func, not_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from gateway.db import ReadSession, WriteSession
 from gateway.ids import KeyId, TenantId
-from gateway.tenancy.models import ApiKey, ModelPermission, RateLimit, ServiceAccount, Tenant
+from gateway.tenancy.models import (
+    ApiKey,
+    ModelPermission,
+    OrganizationUser,
+    RateLimit,
+    ServiceAccount,
+    Tenant,
+)
 from gateway.tenancy.principal import ScopedLimits
 from gateway.tenancy.repository import scoped_limits
 
-__all__ = ["AccountView", "KeyView", "LimitView", "PermissionView", "ProjectRepository", "ProjectView"]
+__all__ = [
+    "AccountView",
+    "KeyView",
+    "LimitView",
+    "PermissionView",
+    "ProjectRepository",
+    "ProjectView",
+    "UserView",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,14 @@ class AccountView:
 
 
 @dataclass(frozen=True, slots=True)
+class UserView:
+    id: str
+    name: str
+    email: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class KeyView:
     id: str
     name: str
@@ -54,6 +77,8 @@ class KeyView:
     account: AccountView | None
     has_access: bool
     """Its service account, if it has one, is not deleted."""
+    user: UserView | None
+    """Whose requests from the console it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,35 +189,16 @@ class ProjectRepository:
         has_access: bool | None = None,
     ) -> list[KeyView]:
         """Those that are not revoked; `has_access`: of them, whose owner has access, or has it no more."""
-        query = (
-            select(ApiKey, ServiceAccount)
-            .outerjoin(
-                ServiceAccount,
-                (ServiceAccount.tenant_id == ApiKey.tenant_id)
-                & (ServiceAccount.id == ApiKey.service_account_id),
-            )
-            .where(ApiKey.tenant_id == tenant_id, ApiKey.revoked_at.is_(None))
-            .order_by(ApiKey.id.desc())
-            .limit(limit)
-        )
+        query = _live_keys(tenant_id).order_by(ApiKey.id.desc()).limit(limit)
         if has_access is not None:
             lost = ServiceAccount.deleted_at.is_not(None)
             query = query.where(not_(lost) if has_access else lost)
         if after is not None:
             query = query.where(ApiKey.id < after)
-        return [_key(key, account) for key, account in await session.execute(query)]
+        return [_key(*row) for row in await session.execute(query)]
 
     async def key(self, session: ReadSession, tenant_id: TenantId, key_id: KeyId) -> KeyView | None:
-        query = (
-            select(ApiKey, ServiceAccount)
-            .outerjoin(
-                ServiceAccount,
-                (ServiceAccount.tenant_id == ApiKey.tenant_id)
-                & (ServiceAccount.id == ApiKey.service_account_id),
-            )
-            .where(ApiKey.tenant_id == tenant_id, ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
-        )
-        found = (await session.execute(query)).one_or_none()
+        found = (await session.execute(_live_keys(tenant_id).where(ApiKey.id == key_id))).one_or_none()
         return _key(*found) if found is not None else None
 
     async def permission(self, session: ReadSession, tenant_id: TenantId) -> PermissionView | None:
@@ -255,7 +261,18 @@ def _account(row: ServiceAccount) -> AccountView:
     return AccountView(row.id, row.name, row.role, row.created_at)
 
 
-def _key(row: ApiKey, account: ServiceAccount | None) -> KeyView:
+def _live_keys(tenant_id: TenantId) -> Select[ApiKey, ServiceAccount, OrganizationUser]:
+    """Each with its service account or its person, if it has one."""
+    is_its = (ServiceAccount.tenant_id == ApiKey.tenant_id) & (ServiceAccount.id == ApiKey.service_account_id)
+    return (
+        select(ApiKey, ServiceAccount, OrganizationUser)
+        .outerjoin(ServiceAccount, is_its)
+        .outerjoin(OrganizationUser, OrganizationUser.id == ApiKey.user_id)
+        .where(ApiKey.tenant_id == tenant_id, ApiKey.revoked_at.is_(None))
+    )
+
+
+def _key(row: ApiKey, account: ServiceAccount | None, user: OrganizationUser | None) -> KeyView:
     return KeyView(
         row.id,
         row.name,
@@ -268,6 +285,7 @@ def _key(row: ApiKey, account: ServiceAccount | None) -> KeyView:
         tuple(row.ip_allow_list),
         _account(account) if account is not None else None,
         account is None or account.deleted_at is None,
+        UserView(user.id, user.name, user.email, user.created_at) if user is not None else None,
     )
 
 

@@ -54,6 +54,7 @@ async def spend_it(hand: Hand, stage: Stage, key: str) -> None:
     """Nine tenths with one answer; the next would pass the limit and is refused."""
     stage.engine.script(Script(tokens=("word",) * ANSWER_TOKENS))
     await hand.jump("Playground")
+    await hand.choose("Who pays", "The tenant of a key")
     await hand.to("Tenant’s key")
     await hand.type(key)
     await hand.to("Max tokens")

@@ -1,8 +1,10 @@
-"""A member of one tenant: accepts the invitation, sees that tenant and no other, and nothing that is the operator's."""
+"""A member of one tenant: accepts the invitation, sees that tenant and no other, and nothing that is the operator's;
+and chats without a key of any kind."""
 
 from __future__ import annotations
 
-from tests.console.browser.stage import PASSWORD, Hand, Stage, open_browser
+from tests.console.browser.journey_operator import say
+from tests.console.browser.stage import Hand, Stage, open_browser
 
 
 async def test_a_member_sees_their_own_tenant(stage: Stage) -> None:
@@ -16,13 +18,7 @@ async def test_a_member_sees_their_own_tenant(stage: Stage) -> None:
     async with open_browser() as context:
         page = await context.new_page()
         hand = Hand(page)
-        await page.goto(gateway.url + "/console/" + invite["accept_url"].partition("/console/")[2])
-        await page.get_by_label("Your name").wait_for()
-        await hand.to("Your name")
-        await hand.type("Ann")
-        await hand.to("Password")
-        await hand.type(PASSWORD)
-        await hand.press("Enter")
+        await hand.accept(gateway, invite)
         await hand.see_heading("Acme")
         rail = await page.get_by_role("navigation", name="Main").inner_text()
         assert {"Tenants", "Requests", "Usage & cost"} <= set(rail.splitlines())
@@ -34,5 +30,13 @@ async def test_a_member_sees_their_own_tenant(stage: Stage) -> None:
         await hand.see("served-model")
         await hand.jump("Requests")
         await hand.see("No requests yet")
+        await hand.jump("Playground")
+        await say(hand, "one two three")
+        await hand.see("What it cost")
+        [event] = await gateway.events(count=1, within_s=60)
+        assert event["tenant_id"] == mine.id
+        await hand.activate("What it cost")
+        await hand.see_heading("Request")
+        await hand.see("Charged")
         await page.goto(f"{stage.url}tenants/{other.id}")
         await hand.see("No such project.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from openai import OpenAI
 
+from gateway.events import Event, EventType, announce
 from tests.console.browser.stage import Hand, Stage, open_browser
 from tests.gateway.alerts.webhooks.receiver import Receiver, serve_receiver
 
@@ -33,21 +35,74 @@ async def test_an_endpoint_is_told(stage: Stage) -> None:
         webhooks.verify_signature(told.body.decode(), told.headers)
         await hand.activate("Replay")
         await hand.see("It is sent again, under the same id")
-        async with asyncio.timeout(60):
-            while len(receiver.taken) < tried + 2:  # noqa: ASYNC110  (the condition is at the other end)
-                await asyncio.sleep(0.05)
+        await taken(receiver, tried + 2)
         assert receiver.taken[tried + 1].id == told.id
         await hand.activate("Log")
         await hand.see("Attempt 1")
 
 
-async def make_endpoint(hand: Hand, receiver: Receiver) -> str:
-    """Its signing secret."""
-    await hand.jump("Objectives & alerts")
+async def test_a_tenants_own_endpoint(stage: Stage) -> None:
+    """The tenant's owner makes it, tries it, hears of what concerns the tenant alone, and rotates its secret."""
+    gateway = stage.gateway
+    mine, other = await gateway.tenant("Acme"), await gateway.tenant("Globex")
+    projects = [{"id": mine.id, "role": "owner"}]
+    asked = {"email": "ann@example.com", "role": "member", "projects": projects}
+    invite = await gateway.admin("POST", "/invites", asked)
+    async with serve_receiver() as receiver, open_browser() as context:
+        hand = Hand(await context.new_page())
+        await hand.accept(gateway, invite)
+        await hand.see_heading("Acme")
+        secret = await make_endpoint(hand, receiver, "budget.exhausted")
+        await hand.activate("Test")
+        await hand.see("Ops answered 200")
+        for tenant in (other, mine):
+            await announced(stage, "budget.exhausted", tenant.id)
+        await taken(receiver, 2)
+        told = receiver.taken[1]
+        await (
+            hand.page.get_by_role("row")
+            .filter(has_text="budget.exhausted")
+            .filter(has_text="Delivered")
+            .wait_for()
+        )
+        assert json.loads(told.body)["data"] == {"project_id": mine.id}
+        OpenAI(api_key="none", webhook_secret=secret).webhooks.verify_signature(
+            told.body.decode(), told.headers
+        )
+        await hand.activate("Replay")
+        await hand.see("It is sent again, under the same id")
+        await taken(receiver, 3)
+        assert receiver.taken[2].id == told.id, "the other tenant's event went nowhere"
+        await hand.activate("Rotate secret")
+        await hand.see("Sign with both secrets for 24 hours")
+        await hand.to("Rotate secret")
+        await hand.press("Enter")
+        shown = hand.page.get_by_label("The signing secret")
+        await shown.wait_for()
+        assert await shown.inner_text() != secret
+
+
+async def announced(stage: Stage, kind: EventType, tenant_id: str) -> None:
+    app = stage.gateway.app
+    event = Event(kind, tenant_id, f"{kind}:{tenant_id}", {"project_id": tenant_id}, app.clock.now())
+    async with app.database.transaction() as connection:
+        await announce(connection, [event])
+
+
+async def taken(receiver: Receiver, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len(receiver.taken) < count:  # noqa: ASYNC110  (the condition is at the other end)
+            await asyncio.sleep(0.05)
+
+
+async def make_endpoint(hand: Hand, receiver: Receiver, kind: str = "export.finished") -> str:
+    """Its signing secret. The operator's, or of the tenant whose page is open."""
+    if kind == "export.finished":
+        await hand.jump("Objectives & alerts")
     await hand.activate("Webhooks")
     await hand.activate("New endpoint")
     await hand.see("Hears of")
-    await hand.see("export.finished")
+    await hand.see(kind)
     await hand.to("Name")
     await hand.type("Ops")
     await hand.to("Address")

@@ -109,6 +109,16 @@ class Hand:
         await self.press("Enter")
         await self.see_heading("Overview")
 
+    async def accept(self, gateway: Gateway, invite: dict[str, str]) -> None:
+        """Becomes the person who was invited."""
+        await self.page.goto(gateway.url + "/console/" + invite["accept_url"].partition("/console/")[2])
+        await self.page.get_by_label("Your name").wait_for()
+        await self.to("Your name")
+        await self.type("Ann")
+        await self.to("Password")
+        await self.type(PASSWORD)
+        await self.press("Enter")
+
     async def press(self, *keys: str) -> None:
         for key in keys:
             await self.page.keyboard.press(key)
@@ -146,6 +156,13 @@ class Hand:
         await self.page.get_by_role("option", name=text).first.wait_for()
         await self.press("Enter")
         await self.see_heading(heading or text)
+
+    async def choose(self, name: str, option: str) -> None:
+        """Of a list that opens: letters lead to what begins with them."""
+        await self.page.locator("option", has_text=option).first.wait_for(state="attached")
+        await self.to(name)
+        await self.page.keyboard.type(option)
+        await self.press("Tab")
 
     async def see_heading(self, text: str) -> None:
         await self.page.get_by_role("heading", name=text, exact=True, level=1).wait_for()

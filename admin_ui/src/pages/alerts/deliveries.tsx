@@ -13,16 +13,14 @@ import { Empty, Loaded, SkeletonRows } from "@/ui/states";
 import { toast } from "@/ui/toast";
 import type { Column } from "@/ui/table";
 import { PagedTable, Table } from "@/ui/table";
+import type { Hooks } from "./hooks";
 
-const LIST = "GET /v1/organization/webhook_endpoints/{endpoint_id}/deliveries";
-const ONE = "GET /v1/organization/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}";
-const REPLAY = "POST /v1/organization/webhook_endpoints/{endpoint_id}/deliveries/{delivery_id}/replay";
 const TONES: Record<Delivery["status"], Tone> = { delivered: "good", pending: "busy", failed: "bad" };
 
-export function Deliveries({ endpoint }: { endpoint: OperatorEndpoint }) {
+export function Deliveries({ hooks, endpoint }: { hooks: Hooks; endpoint: OperatorEndpoint }) {
   const [status, setStatus] = useState<Delivery["status"] | "">("");
   const [shown, setShown] = useState<Delivery | null>(null);
-  const { query, rows } = useList(LIST, { path: { endpoint_id: endpoint.id }, query: { limit: 20, ...(status ? { status } : {}) } }, { everyMs: 5_000 });
+  const { query, rows } = useList(hooks.calls.deliveries, { path: { ...hooks.own, endpoint_id: endpoint.id }, query: { limit: 20, ...(status ? { status } : {}) } }, { everyMs: 5_000 });
   const columns: Column<Delivery>[] = [
     { head: "Time", main: true, cell: (row) => <span className="font-normal"><Time at={row.occurred_at} short /></span> },
     { head: "Event", cell: (row) => row.event_type },
@@ -39,7 +37,7 @@ export function Deliveries({ endpoint }: { endpoint: OperatorEndpoint }) {
           <Button size="small" look="quiet" onClick={() => setShown(row)}>
             Log
           </Button>
-          <Replay endpoint={endpoint} delivery={row} />
+          <Replay hooks={hooks} endpoint={endpoint} delivery={row} />
         </span>
       ),
     },
@@ -58,29 +56,35 @@ export function Deliveries({ endpoint }: { endpoint: OperatorEndpoint }) {
     >
       <PagedTable label="Deliveries" query={query} rows={rows} columns={columns} rowKey={(row) => row.id} empty={<Empty title="Nothing was sent yet">Each event that it hears of stands here, with what it answered.</Empty>} />
       <Dialog open={shown !== null} onClose={() => setShown(null)} title={shown?.event_type ?? ""} wide>
-        {shown !== null && <Log endpoint={endpoint} delivery={shown} />}
+        {shown !== null && <Log hooks={hooks} endpoint={endpoint} delivery={shown} />}
       </Dialog>
     </Section>
   );
 }
 
-function Replay({ endpoint, delivery }: { endpoint: OperatorEndpoint; delivery: Delivery }) {
-  const replay = useChange(REPLAY, [LIST, ONE]);
+interface Props {
+  hooks: Hooks;
+  endpoint: OperatorEndpoint;
+  delivery: Delivery;
+}
+
+function Replay({ hooks, endpoint, delivery }: Props) {
+  const replay = useChange(hooks.calls.replay, [hooks.calls.deliveries, hooks.calls.delivery]);
   return (
     <Button
       size="small"
       look="quiet"
-      needs={REPLAY}
+      needs={hooks.calls.replay}
       busy={replay.isPending}
-      onClick={() => replay.mutate({ path: { endpoint_id: endpoint.id, delivery_id: delivery.id } }, { onSuccess: () => toast.success("It is sent again, under the same id"), onError: (error) => toast.error(error.message) })}
+      onClick={() => replay.mutate({ path: { ...hooks.own, endpoint_id: endpoint.id, delivery_id: delivery.id } }, { onSuccess: () => toast.success("It is sent again, under the same id"), onError: (error) => toast.error(error.message) })}
     >
       Replay
     </Button>
   );
 }
 
-function Log({ endpoint, delivery }: { endpoint: OperatorEndpoint; delivery: Delivery }) {
-  const query = useApi(ONE, { path: { endpoint_id: endpoint.id, delivery_id: delivery.id } }, { everyMs: 5_000 });
+function Log({ hooks, endpoint, delivery }: Props) {
+  const query = useApi(hooks.calls.delivery, { path: { ...hooks.own, endpoint_id: endpoint.id, delivery_id: delivery.id } }, { everyMs: 5_000 });
   return (
     <>
       <p className="mb-3 text-[13px] text-ink-2">

@@ -7,8 +7,8 @@ import { Secret } from "@/ui/copyable";
 import { Dialog, DialogForm } from "@/ui/dialog";
 import { Check, Field, Input, Options, Select } from "@/ui/field";
 import { closing } from "@/ui/toast";
+import type { Hooks } from "./hooks";
 
-const LIST = "GET /v1/organization/webhook_endpoints";
 const FORMATS = [
   ["standard", "Signed JSON (Standard Webhooks)"],
   ["slack", "Slack"],
@@ -18,36 +18,37 @@ const FORMATS = [
 type Format = (typeof FORMATS)[number][0];
 
 interface Props {
+  hooks: Hooks;
   endpoint: OperatorEndpoint | null;
   onClose: () => void;
 }
 
-export function EndpointDialog({ endpoint, onClose }: Props) {
+export function EndpointDialog({ hooks, endpoint, onClose }: Props) {
   return (
     <Dialog open onClose={onClose} title={endpoint === null ? "New endpoint" : `Change ${endpoint.name}`} wide>
-      <EndpointForm endpoint={endpoint} onClose={onClose} />
+      <EndpointForm hooks={hooks} endpoint={endpoint} onClose={onClose} />
     </Dialog>
   );
 }
 
-function EndpointForm({ endpoint, onClose }: Props) {
-  const types = useApi("GET /v1/organization/webhook_event_types").data?.data ?? [];
+function EndpointForm({ hooks, endpoint, onClose }: Props) {
+  const types = useApi(hooks.calls.types, { path: hooks.own }).data?.data ?? [];
   const [name, setName] = useState(endpoint?.name ?? "");
   const [url, setUrl] = useState(endpoint?.url ?? "");
   const isKept = endpoint !== null && url === endpoint.url;
   const [format, setFormat] = useState<Format>(endpoint?.format ?? "standard");
   const [key, setKey] = useState("");
   const [chosen, setChosen] = useState<string[] | null>(endpoint?.event_types ?? null);
-  const create = useChange("POST /v1/organization/webhook_endpoints", [LIST]);
-  const update = useChange("POST /v1/organization/webhook_endpoints/{endpoint_id}", [LIST]);
+  const create = useChange(hooks.calls.create, [hooks.calls.list]);
+  const update = useChange(hooks.calls.update, [hooks.calls.list]);
   const wanted = chosen ?? types;
   const isPager = format === "pagerduty";
 
   function submit() {
     const body = { name, event_types: wanted, ...(isPager ? {} : { url }), ...(key ? { routing_key: key } : {}) };
-    if (endpoint === null) create.mutate({ body: { ...body, format } });
+    if (endpoint === null) create.mutate({ path: hooks.own, body: { ...body, format } });
     else
-      update.mutate({ path: { endpoint_id: endpoint.id }, body }, closing(onClose, "Endpoint saved"));
+      update.mutate({ path: { ...hooks.own, endpoint_id: endpoint.id }, body }, closing(onClose, "Endpoint saved"));
   }
 
   if (create.data) return <SecretShown endpoint={create.data} onClose={onClose} />;
@@ -97,15 +98,15 @@ function SecretShown({ endpoint, onClose }: { endpoint: NewOperatorEndpoint; onC
   );
 }
 
-export function RotateSecret({ endpoint, onClose }: { endpoint: OperatorEndpoint; onClose: () => void }) {
+export function RotateSecret({ hooks, endpoint, onClose }: { hooks: Hooks; endpoint: OperatorEndpoint; onClose: () => void }) {
   const [overlap, setOverlap] = useState(true);
-  const rotate = useChange("POST /v1/organization/webhook_endpoints/{endpoint_id}/rotate_secret", [LIST]);
+  const rotate = useChange(hooks.calls.rotate, [hooks.calls.list]);
   return (
     <Dialog open onClose={onClose} title={`Rotate the secret of ${endpoint.name}`} wide>
       {rotate.data ? (
         <SecretShown endpoint={rotate.data} onClose={onClose} />
       ) : (
-        <DialogForm changes={[rotate]} action="Rotate secret" onSubmit={() => rotate.mutate({ path: { endpoint_id: endpoint.id }, body: { keep_old_secret_active_for_24_hours: overlap } })} onClose={onClose}>
+        <DialogForm changes={[rotate]} action="Rotate secret" onSubmit={() => rotate.mutate({ path: { ...hooks.own, endpoint_id: endpoint.id }, body: { keep_old_secret_active_for_24_hours: overlap } })} onClose={onClose}>
           <Check label="Sign with both secrets for 24 hours" hint="Without this the old one is worth nothing from now on." checked={overlap} onChange={(event) => setOverlap(event.target.checked)} />
         </DialogForm>
       )}

@@ -1,4 +1,4 @@
-/** Who is told: the operator's endpoints, what was delivered to each, and another try. */
+/** Who is told: the operator’s endpoints or a tenant’s, what was delivered to each, and another try. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { useChange, useList } from "@/api/queries";
@@ -14,22 +14,20 @@ import type { Column } from "@/ui/table";
 import { PagedTable } from "@/ui/table";
 import { Deliveries } from "./deliveries";
 import { EndpointDialog, RotateSecret } from "./endpoint-form";
+import type { Hooks } from "./hooks";
+import { useHooks } from "./hooks";
 
-const LIST = "GET /v1/organization/webhook_endpoints";
-const DELIVERIES = "GET /v1/organization/webhook_endpoints/{endpoint_id}/deliveries";
-const UPDATE = "POST /v1/organization/webhook_endpoints/{endpoint_id}";
-const ENABLE = "POST /v1/organization/webhook_endpoints/{endpoint_id}/enable";
-const TEST = "POST /v1/organization/webhook_endpoints/{endpoint_id}/test";
 type Doing = { what: "set"; endpoint: OperatorEndpoint | null } | { what: "rotate" | "delete"; endpoint: OperatorEndpoint } | null;
 
-export function Webhooks() {
+export function Webhooks({ tenant }: { tenant?: string }) {
+  const hooks = useHooks(tenant);
   const [doing, setDoing] = useState<Doing>(null);
   const close = () => setDoing(null);
-  const chosen = useSearch({ from: "/alerts" })["endpoint"];
-  const { query, rows } = useList(LIST, { query: { limit: 50 } });
+  const chosen = (useSearch({ strict: false }) as Record<string, string | undefined>)["endpoint"];
+  const { query, rows } = useList(hooks.calls.list, { path: hooks.own, query: { limit: 50 } });
   const shown = rows.find((one) => one.id === chosen) ?? rows[0];
   const add = (
-    <AddButton needs="POST /v1/organization/webhook_endpoints" onClick={() => setDoing({ what: "set", endpoint: null })}>New endpoint</AddButton>
+    <AddButton needs={hooks.calls.create} onClick={() => setDoing({ what: "set", endpoint: null })}>New endpoint</AddButton>
   );
   return (
     <>
@@ -38,7 +36,7 @@ export function Webhooks() {
           label="Endpoints"
           query={query}
           rows={rows}
-          columns={useColumns(setDoing)}
+          columns={useColumns(hooks, setDoing)}
           rowKey={(row) => row.id}
           empty={
             <Empty title="Nobody is told yet" action={add}>
@@ -47,16 +45,16 @@ export function Webhooks() {
           }
         />
       </Section>
-      {shown !== undefined && <Deliveries key={shown.id} endpoint={shown} />}
-      {doing?.what === "set" && <EndpointDialog endpoint={doing.endpoint} onClose={close} />}
-      {doing?.what === "rotate" && <RotateSecret endpoint={doing.endpoint} onClose={close} />}
-      {doing?.what === "delete" && <DeleteEndpoint endpoint={doing.endpoint} onClose={close} />}
+      {shown !== undefined && <Deliveries key={shown.id} hooks={hooks} endpoint={shown} />}
+      {doing?.what === "set" && <EndpointDialog hooks={hooks} endpoint={doing.endpoint} onClose={close} />}
+      {doing?.what === "rotate" && <RotateSecret hooks={hooks} endpoint={doing.endpoint} onClose={close} />}
+      {doing?.what === "delete" && <DeleteEndpoint hooks={hooks} endpoint={doing.endpoint} onClose={close} />}
     </>
   );
 }
 
-function useColumns(setDoing: (doing: Doing) => void): Column<OperatorEndpoint>[] {
-  const navigate = useNavigate({ from: "/alerts" });
+function useColumns(hooks: Hooks, setDoing: (doing: Doing) => void): Column<OperatorEndpoint>[] {
+  const navigate = useNavigate();
   return [
     { head: "Name", main: true, cell: (row) => row.name },
     { head: "Address", cell: (row) => <span className="block max-w-72 truncate font-mono text-[12.5px]" title={row.url}>{row.url}</span> },
@@ -69,18 +67,18 @@ function useColumns(setDoing: (doing: Doing) => void): Column<OperatorEndpoint>[
       right: true,
       cell: (row) => (
         <span className="inline-flex flex-wrap justify-end gap-1">
-          <Button size="small" look="quiet" onClick={() => void navigate({ search: (known) => ({ ...known, endpoint: row.id }), replace: true })}>
+          <Button size="small" look="quiet" onClick={() => void navigate({ to: ".", search: (known: Record<string, string | undefined>) => ({ ...known, endpoint: row.id }), replace: true })}>
             Deliveries
           </Button>
-          <Test endpoint={row} />
-          {row.status === "disabled" && <Enable endpoint={row} />}
-          <Button size="small" look="quiet" needs={UPDATE} onClick={() => setDoing({ what: "set", endpoint: row })}>
+          <Test hooks={hooks} endpoint={row} />
+          {row.status === "disabled" && <Enable hooks={hooks} endpoint={row} />}
+          <Button size="small" look="quiet" needs={hooks.calls.update} onClick={() => setDoing({ what: "set", endpoint: row })}>
             Change
           </Button>
-          <Button size="small" look="quiet" needs="POST /v1/organization/webhook_endpoints/{endpoint_id}/rotate_secret" onClick={() => setDoing({ what: "rotate", endpoint: row })}>
+          <Button size="small" look="quiet" needs={hooks.calls.rotate} onClick={() => setDoing({ what: "rotate", endpoint: row })}>
             Rotate secret
           </Button>
-          <Button size="small" look="quiet" className="text-bad" needs="DELETE /v1/organization/webhook_endpoints/{endpoint_id}" onClick={() => setDoing({ what: "delete", endpoint: row })}>
+          <Button size="small" look="quiet" className="text-bad" needs={hooks.calls.remove} onClick={() => setDoing({ what: "delete", endpoint: row })}>
             Delete
           </Button>
         </span>
@@ -105,36 +103,41 @@ function EndpointStatus({ endpoint }: { endpoint: OperatorEndpoint }) {
   );
 }
 
-function Test({ endpoint }: { endpoint: OperatorEndpoint }) {
-  const test = useChange(TEST, [DELIVERIES]);
+interface Props {
+  hooks: Hooks;
+  endpoint: OperatorEndpoint;
+}
+
+function Test({ hooks, endpoint }: Props) {
+  const test = useChange(hooks.calls.test, [hooks.calls.deliveries]);
   const sample = endpoint.event_types[0];
   if (sample === undefined) return null;
   return (
     <Button
       size="small"
       look="quiet"
-      needs={TEST}
+      needs={hooks.calls.test}
       busy={test.isPending}
-      onClick={() => test.mutate({ path: { endpoint_id: endpoint.id }, body: { event_type: sample } }, { onSuccess: ({ status_code }) => toast.success(`${endpoint.name} answered ${status_code}`), onError: (error) => toast.error(error.message) })}
+      onClick={() => test.mutate({ path: { ...hooks.own, endpoint_id: endpoint.id }, body: { event_type: sample } }, { onSuccess: ({ status_code }) => toast.success(`${endpoint.name} answered ${status_code}`), onError: (error) => toast.error(error.message) })}
     >
       Test
     </Button>
   );
 }
 
-function Enable({ endpoint }: { endpoint: OperatorEndpoint }) {
-  const enable = useChange(ENABLE, [LIST]);
+function Enable({ hooks, endpoint }: Props) {
+  const enable = useChange(hooks.calls.enable, [hooks.calls.list]);
   return (
-    <Button size="small" look="quiet" needs={ENABLE} busy={enable.isPending} onClick={() => enable.mutate({ path: { endpoint_id: endpoint.id } }, { onError: (error) => toast.error(error.message) })}>
+    <Button size="small" look="quiet" needs={hooks.calls.enable} busy={enable.isPending} onClick={() => enable.mutate({ path: { ...hooks.own, endpoint_id: endpoint.id } }, { onError: (error) => toast.error(error.message) })}>
       Enable
     </Button>
   );
 }
 
-function DeleteEndpoint({ endpoint, onClose }: { endpoint: OperatorEndpoint; onClose: () => void }) {
-  const remove = useChange("DELETE /v1/organization/webhook_endpoints/{endpoint_id}", [LIST]);
+function DeleteEndpoint({ hooks, endpoint, onClose }: Props & { onClose: () => void }) {
+  const remove = useChange(hooks.calls.remove, [hooks.calls.list]);
   return (
-    <Confirm open onClose={onClose} title={`Delete ${endpoint.name}?`} action="Delete endpoint" typed={endpoint.name} change={remove} onConfirm={() => remove.mutate({ path: { endpoint_id: endpoint.id } }, { onSuccess: onClose })}>
+    <Confirm open onClose={onClose} title={`Delete ${endpoint.name}?`} action="Delete endpoint" typed={endpoint.name} change={remove} onConfirm={() => remove.mutate({ path: { ...hooks.own, endpoint_id: endpoint.id } }, { onSuccess: onClose })}>
       <p>{plural(endpoint.event_types.length, "event type")} will not reach it any more, and what waits for it is dropped. Its secret cannot be had again.</p>
     </Confirm>
   );

@@ -22,6 +22,7 @@ export interface TabProps {
 const Cost = lazy(() => import("./cost").then((part) => ({ default: part.TenantCost })));
 const Slo = lazy(() => import("./slo").then((part) => ({ default: part.TenantSlo })));
 const Activity = lazy(() => import("./activity").then((part) => ({ default: part.TenantActivity })));
+const Hooks = lazy(() => import("./hooks").then((part) => ({ default: part.TenantHooks })));
 const People = lazy(() => import("./people").then((part) => ({ default: part.TenantPeople })));
 
 const TABS = [
@@ -32,6 +33,7 @@ const TABS = [
   ["usage", "Usage & cost", "GET /v1/organization/usage/breakdown"],
   ["slo", "SLO", "GET /v1/organization/slo/board"],
   ["requests", "Requests", "GET /v1/organization/requests"],
+  ["webhooks", "Webhooks", "GET /v1/organization/projects/{project_id}/webhook_endpoints"],
   ["people", "People", "GET /v1/organization/projects/{project_id}/users"],
   ["activity", "Activity", "GET /v1/organization/audit_logs"],
 ] as const;
@@ -44,6 +46,7 @@ const VIEWS: Record<string, ComponentType<TabProps>> = {
   usage: Cost,
   slo: Slo,
   requests: TenantRequests,
+  webhooks: Hooks,
   people: People,
   activity: Activity,
 };

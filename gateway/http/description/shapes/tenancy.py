@@ -64,10 +64,18 @@ class KeyAccount(TypedDict):
     created_at: int
 
 
+class KeyUser(TypedDict):
+    id: str
+    name: str
+    email: str | None
+    created_at: int
+
+
 class ApiKeyOwner(TypedDict):
-    type: Literal["service_account"] | None
+    type: Literal["service_account", "user"] | None
     service_account: KeyAccount | None
-    user: None
+    user: KeyUser | None
+    """Whose requests from the console the key stands for."""
 
 
 class ApiKey(TypedDict):

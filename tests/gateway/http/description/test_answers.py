@@ -6,6 +6,7 @@ import json
 import re
 
 from gateway.http.description.answers import ADMIN_ANSWERS
+from gateway.http.description.data_plane import OPERATIONS
 from tests.openapi import DOCUMENT
 
 PREFIX = "/v1/organization"
@@ -31,6 +32,7 @@ def test_every_answer_has_a_named_shape() -> None:
         if not re.fullmatch(r"#/components/schemas/\w+", schema.get("$ref", "")):
             unnamed.append(route)
     assert set(unnamed) == NO_JSON | {"GET /v1/organization/openapi.json"}
+    beside = {f"{operation.method} {operation.path}" for operation in OPERATIONS}
     assert {route.replace(" ", f" {PREFIX}") for route in ADMIN_ANSWERS} == {
-        route for route in operations if PREFIX in route
+        route for route in operations if PREFIX in route and route not in beside
     }

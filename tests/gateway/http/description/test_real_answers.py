@@ -92,12 +92,14 @@ async def the_data_plane(gateway: Gateway, tenant: Tenant) -> int:
         more = {"stream": True} if path == "responses" else streamed
         raw = await ask(gateway, tenant.key, "POST", f"/v1/{path}", body | more)
         assert raw.count(b"data: ") > 3
+    chat = f"/v1/organization/projects/{tenant.id}/chat/completions"
+    await ask(gateway, gateway.admin_key, "POST", chat, ASK)
     await ask(gateway, tenant.key, "POST", "/v1/embeddings", {"model": SERVED, "input": "one"})
     await ask(gateway, tenant.key, "GET", "/v1/models")
     await ask(gateway, tenant.key, "GET", f"/v1/models/{SERVED}")
     for path, key in (("/healthz", None), ("/readyz", None), ("/metrics", gateway.admin_key)):
         await ask(gateway, key, "GET", path)
-    first, *_ = await gateway.events(7)
+    first, *_ = await gateway.events(8)
     return int(first["occurred_at"].timestamp()) - 60
 
 
@@ -245,7 +247,8 @@ async def the_webhooks(gateway: Gateway, tenant: Tenant) -> None:
     key = (await gateway.admin("POST", f"/projects/{tenant.id}/api_keys", scopes))["value"]
     await gateway.refresh()
     async with serve_receiver() as receiver:
-        for prefix, caller in (("/v1", key), ("/v1/organization", gateway.admin_key)):
+        whole, its = "/v1/organization", f"/v1/organization/projects/{tenant.id}"
+        for prefix, caller in (("/v1", key), (whole, gateway.admin_key), (its, gateway.admin_key)):
             hooks = f"{prefix}/webhook_endpoints"
             body = {"name": "n", "url": receiver.url, "event_types": ["batch.failed"]}
             one = f"{hooks}/{(await ask(gateway, caller, 'POST', hooks, body))['id']}"
@@ -256,23 +259,26 @@ async def the_webhooks(gateway: Gateway, tenant: Tenant) -> None:
             await ask(gateway, caller, "POST", f"{one}/test", {"event_type": "batch.failed"})
             await ask(gateway, caller, "GET", f"{prefix}/webhook_event_types")
             if caller != key:
-                await the_deliveries(gateway, one.rpartition("/")[2])
+                await the_deliveries(gateway, one.removeprefix(whole))
             await ask(gateway, caller, "DELETE", one)
 
 
-async def the_deliveries(gateway: Gateway, endpoint_id: str) -> None:
-    await gateway.sql("INSERT INTO alert_record VALUES ('alert_2', 'batch.failed', NULL, '{}', now())")
+async def the_deliveries(gateway: Gateway, one: str) -> None:
+    endpoint_id = one.rpartition("/")[2]
+    event, sent = f"alert_of_{endpoint_id}", f"delivery_to_{endpoint_id}"
+    await gateway.sql("INSERT INTO alert_record VALUES ($1, 'batch.failed', NULL, '{}', now())", event)
     await gateway.sql(
         "INSERT INTO delivery (id, record_id, channel, target_key, target, attempts, next_attempt_at, last_error)"
-        " VALUES ('del_2', 'alert_2', 'webhook', $1, '{}', 1, NULL, '500')",
+        " VALUES ($1, $2, 'webhook', $3, '{}', 1, NULL, '500')",
+        sent,
+        event,
         endpoint_id,
     )
-    await gateway.sql("INSERT INTO delivery_attempt VALUES ('del_2', 1, now(), 7, 500, '500', 'no')")
-    one = f"/webhook_endpoints/{endpoint_id}"
+    await gateway.sql("INSERT INTO delivery_attempt VALUES ($1, 1, now(), 7, 500, '500', 'no')", sent)
     await gateway.admin("GET", f"{one}/deliveries")
-    shown = await gateway.admin("GET", f"{one}/deliveries/del_2")
+    shown = await gateway.admin("GET", f"{one}/deliveries/{sent}")
     assert shown["log"]
-    await gateway.admin("POST", f"{one}/deliveries/del_2/replay")
+    await gateway.admin("POST", f"{one}/deliveries/{sent}/replay")
     await gateway.admin("POST", f"{one}/enable")
 
 
