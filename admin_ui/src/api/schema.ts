@@ -426,11 +426,13 @@ export type SloBucketCursorPage = { data: Array<SloBucket>; has_more: boolean; n
 
 export type SloCount = { good: number; sli: "availability" | "ttft" | "tpot"; threshold_ms: number | null; total: number };
 
-export type SloLine = { budget_left: number | null; burn_1h: number | null; evaluated_at: number | null; id: string; model: string | null; object: "organization.slo.line"; project_id: string | null; scope: "project" | "all_projects"; series: Array<SloSeries>; tokens_per_s: number; tpot_p95_ms: number | null; ttft_p95_ms: number | null };
+export type SloLine = { budget_left: number | null; burn_1h: number | null; evaluated_at: number | null; id: string; model: string | null; object: "organization.slo.line"; project_id: string | null; scope: "project" | "all_projects"; series: Array<SloSeries>; tokens_per_s: number; tpot_p95_ms: number | null; trend: SloTrend | null; ttft_p95_ms: number | null };
 
 export type SloLineCursorPage = { data: Array<SloLine>; has_more: boolean; next_page: string | null; object: "page" };
 
 export type SloSeries = { budget_left: number | null; burn: Record<string, number | null>; class: "interactive" | "batch"; good: number; objective_id: string; sli: "availability" | "ttft" | "tpot"; target: number; threshold_ms: number | null; total: number };
+
+export type SloTrend = { burn: Array<number | null>; start_time: number; step_s: number; tokens_per_s: Array<number>; tpot_p95_ms: Array<number | null>; ttft_p95_ms: Array<number | null> };
 
 export type SpendAlert = { currency: "USD"; id: string; interval: "month"; notification_channel: AlertChannel; object: "organization.spend_alert" | "project.spend_alert"; threshold_amount: number };
 

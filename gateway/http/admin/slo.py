@@ -16,6 +16,7 @@ from gateway.ledger.buckets import WIDTH_S, Width, bucket_page
 from gateway.slo.histogram import Histogram, percentile
 from gateway.slo.repository.board import BoardLine, BoardReader, SeriesState
 from gateway.slo.repository.series import Point, Selection, SeriesReader
+from gateway.slo.repository.trend import STEP_S, Trend
 from gateway.slo.types import ALL_TENANTS, MILLION, RequestClass
 
 __all__ = ["SloRoutes"]
@@ -126,8 +127,20 @@ def _line(line: BoardLine) -> Json:
         "ttft_p95_ms": milliseconds(line.ttft_p95_us),
         "tpot_p95_ms": milliseconds(line.tpot_p95_us),
         "tokens_per_s": line.tokens_per_s,
+        "trend": _trend(line.trend) if line.trend is not None else None,
         "evaluated_at": unix(max(one.evaluated_at for one in line.states)) if line.states else None,
         "series": [_state(one) for one in line.states],
+    }
+
+
+def _trend(trend: Trend) -> Json:
+    return {
+        "start_time": unix(trend.start),
+        "step_s": STEP_S,
+        "ttft_p95_ms": [milliseconds(value) for value in trend.ttft_p95_us],
+        "tpot_p95_ms": [milliseconds(value) for value in trend.tpot_p95_us],
+        "tokens_per_s": trend.tokens_per_s,
+        "burn": trend.burn,
     }
 
 

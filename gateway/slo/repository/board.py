@@ -15,11 +15,10 @@ from sqlalchemy import text
 
 from gateway.db import ReadSession
 from gateway.slo.histogram import Histogram, add, percentile
-from gateway.slo.types import ALL_TENANTS
+from gateway.slo.repository.trend import Trend, read_trends
 
 __all__ = ["BoardLine", "BoardReader", "SeriesState"]
 
-SPEED_MINUTES = 5
 P95 = 0.95
 _LINES = text(
     """
@@ -42,14 +41,6 @@ _LATENCIES = text(
     f"""
     SELECT tenant_id, served_model, ttft, tpot FROM {_PAIRS} JOIN latency_hour USING (tenant_id, served_model)
     WHERE bucket >= :since AND request_class = 'interactive'
-    """
-)
-_SPEEDS = text(
-    """
-    SELECT tenant_id, served_model, CAST(sum(completion_tokens) AS bigint) AS tokens FROM rollup_minute
-    WHERE bucket >= :since AND bucket < :until
-        AND (CAST(:tenants AS text[]) IS NULL OR tenant_id = ANY(CAST(:tenants AS text[])))
-    GROUP BY tenant_id, served_model
     """
 )
 
@@ -82,7 +73,12 @@ class BoardLine:
     states: list[SeriesState] = field(default_factory=list)
     ttft: Histogram = field(default_factory=dict)
     tpot: Histogram = field(default_factory=dict)
-    tokens_per_s: float = 0.0
+    trend: Trend | None = None
+
+    @property
+    def tokens_per_s(self) -> float:
+        """In the last whole minutes."""
+        return self.trend.tokens_per_s[-1] if self.trend is not None else 0.0
 
     @property
     def ttft_p95_us(self) -> float | None:
@@ -125,24 +121,12 @@ class BoardReader:
             line = lines[row.tenant_id, row.served_model]
             add(line.ttft, _histogram(row.ttft))
             add(line.tpot, _histogram(row.tpot))
-        await self._speeds(session, lines, now)
-
-    async def _speeds(
-        self, session: ReadSession, lines: dict[tuple[str, str], BoardLine], now: datetime
-    ) -> None:
-        """Of whole minutes."""
-        until = now.replace(second=0, microsecond=0)
-        tenants = [key[0] for key in lines]
-        values = {
-            "since": until - timedelta(minutes=SPEED_MINUTES),
-            "until": until,
-            "tenants": None if ALL_TENANTS in tenants else tenants,
+        promises = {
+            key: {(one.request_class, one.sli, one.threshold_us): one.target_ppm for one in line.states}
+            for key, line in lines.items()
         }
-        for row in await session.execute(_SPEEDS, values):
-            for tenant_id in (row.tenant_id, ALL_TENANTS):
-                line = lines.get((tenant_id, row.served_model))
-                if line is not None:
-                    line.tokens_per_s += row.tokens / (SPEED_MINUTES * 60)
+        for key, trend in (await read_trends(session, now, promises)).items():
+            lines[key].trend = trend
 
 
 def _histogram(stored: dict[str, Any]) -> Histogram:

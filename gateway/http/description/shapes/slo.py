@@ -44,6 +44,17 @@ SloSeries = TypedDict(
 )
 
 
+class SloTrend(TypedDict):
+    """The last hour, oldest first; null where nothing was measured."""
+
+    start_time: int
+    step_s: int
+    ttft_p95_ms: list[float | None]
+    tpot_p95_ms: list[float | None]
+    tokens_per_s: list[float]
+    burn: list[float | None]
+
+
 class SloLine(TypedDict):
     """One project × model. Worst series first counts: `budget_left` is the least of them, `burn_1h` the largest."""
 
@@ -57,6 +68,7 @@ class SloLine(TypedDict):
     ttft_p95_ms: float | None
     tpot_p95_ms: float | None
     tokens_per_s: float
+    trend: SloTrend | None
     evaluated_at: int | None
     series: list[SloSeries]
 
