@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet roll canary callers journal resume fuzz alertmanager pages real-templates clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet roll canary callers journal resume fuzz alertmanager pages real-templates deploy-check clean
 
 install: $(VENV)/.with-dev
 
@@ -75,6 +75,11 @@ real-templates: $(VENV)/.with-dev
 # What Alertmanager is sent, against a real one: ALERTMANAGER=/path/to/alertmanager unless it is in the path.
 alertmanager: $(VENV)/.with-dev
 	$(BIN)/python -m tests.e2e.alertmanager
+
+# The deployment files against the programs that read them: promtool, amtool, kubectl, and an nginx and a Prometheus that run.
+# Says which program is missing, and how to install it.
+deploy-check: $(VENV)/.with-dev
+	$(BIN)/python -m tests.deploy.check $(ARGS)
 
 # Random requests against a real engine: ARGS="--requests 20000 --seed X".
 fuzz: $(VENV)/.with-dev
