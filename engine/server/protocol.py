@@ -105,7 +105,7 @@ def parse_chat(raw: bytes) -> ChatRequest:
     longest, top = values.pop("max_completion_tokens"), values.pop("top_logprobs")
     values["max_tokens"] = values["max_tokens"] if longest is None else longest
     wants_logprobs = values.pop("logprobs")
-    if top is not None and not wants_logprobs:
+    if top and not wants_logprobs:
         raise invalid("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs")
     if values["continue_final_message"] and body.get("add_generation_prompt"):
         raise invalid(

@@ -163,6 +163,7 @@ def test_logprobs() -> None:
     assert chat().num_logprobs is None
     assert chat(logprobs=True).num_logprobs == 0
     assert chat(logprobs=True, top_logprobs=20).num_logprobs == 20
+    assert chat(top_logprobs=0).num_logprobs is None, "asks for nothing, as some clients do"
     assert completion(logprobs=0).num_logprobs == 0
 
 
