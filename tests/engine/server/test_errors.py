@@ -38,9 +38,10 @@ def test_usage_stands_beside_the_error() -> None:
     assert sorted(document) == ["error", "usage"]
 
 
-def test_retry_after_is_never_zero() -> None:
+def test_retry_after_is_never_zero_and_the_nearest_second() -> None:
     assert errors.overloaded(None, 0.01).headers == {"retry-after": "1"}
     assert errors.overloaded(None, 12.2).headers == {"retry-after": "12"}
+    assert errors.overloaded(None, 12.7).headers == {"retry-after": "13"}
 
 
 def test_errors_of_the_core() -> None:
