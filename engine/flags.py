@@ -11,7 +11,7 @@ import ast
 import difflib
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -29,6 +29,8 @@ ALIASES = {
     "kv_cache_memory_bytes": ("--kv-cache-memory",),
     "kv_offload_gib": ("--kv-offloading-size",),
 }
+VALUE_ALIASES = {"dtype": {"half": "float16", "float": "float32"}}
+"""Setting → other spellings of its values."""
 KEY_VARIABLES = {"api_key": "TOLLWAY_ENGINE_API_KEY", "internal_key": "TOLLWAY_ENGINE_INTERNAL_KEY"}
 """Where keys may stand instead, since command lines are visible to other users of the machine."""
 
@@ -45,7 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 dest=entry.name,
                 default=argparse.SUPPRESS,
                 help=explained[entry.name].replace("%", "%%") + _default(entry.default),
-                **_reading(hints[entry.name]),
+                **_reading(hints[entry.name], VALUE_ALIASES.get(entry.name, {})),
             )
     add_vllm_flags(parser)
 
@@ -158,10 +160,10 @@ def _default(value: object) -> str:
     return f" (default: {value})"
 
 
-def _reading(hint: Any) -> dict[str, Any]:
+def _reading(hint: Any, aliases: Mapping[str, str]) -> dict[str, Any]:
     """argparse's keywords for a setting's type."""
     if get_origin(hint) is Literal:
-        return {"choices": get_args(hint)}
+        return {"choices": get_args(hint), "type": lambda text: aliases.get(text, text)}
     if get_origin(hint) is tuple:
         return {"nargs": "+", "action": "extend", "metavar": "VALUE"}
     plain = next((kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)), str)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,9 +28,14 @@ class VllmFlag:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """With the `--no-` forms of a switch that is taken."""
-        negative = self.takes == "nothing" and self.neutral is None
-        return self.names + tuple(f"--no-{name[2:]}" for name in self.names if negative)
+        """With the `--no-` forms of a switch."""
+        return self.names + tuple(f"--no-{name[2:]}" for name in self.names if self.takes == "nothing")
+
+    def takes_as(self, spelling: str, values: Collection[str]) -> bool:
+        """What a refused switch is not to do does not happen anyway."""
+        if self.neutral is None or (self.takes == "nothing" and spelling not in self.names):
+            return True
+        return bool(values) and self.neutral.issuperset(values)
 
     @property
     def fate(self) -> str:
@@ -69,10 +74,11 @@ class _TakeOrRefuse(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
+        spelling = option_string or ""
         given = [values] if isinstance(values, str) else list(values or ())
-        if self.row.neutral is not None and not (given and self.row.neutral.issuperset(given)):
-            parser.error(f"{' '.join([option_string or '', *given])}: {self.row.says}")
-        namespace.vllm_notes = (*namespace.vllm_notes, f"{option_string}: {self.row.says}")
+        if not self.row.takes_as(spelling, given):
+            parser.error(f"{' '.join([spelling, *given])}: {self.row.says}")
+        namespace.vllm_notes = (*namespace.vllm_notes, f"{spelling}: {self.row.says}")
 
 
 def _taken(*names: str, says: str, takes: Takes = "one") -> VllmFlag:
@@ -107,6 +113,10 @@ _PACED = "prompts are always cut and paced beside answers: see --max-num-mixed-t
 _PROMPTS_SECRET = "prompts are never logged; --journal-dir keeps one record of each request's tokens"
 _CONFIG_JSON = "shape and rope come from config.json: change it there"
 _GRAMMARS = "grammars are xgrammar's, compiled beside the engine"
+_NO_EXPERTS = "no family with experts is served"
+_NO_STATES = "models keep keys and values, and no other state"
+_BY_SHAPE = "kernels are chosen by shape"
+_FIGURES = "figures are at /metrics, not in the log"
 _NO_TRANSFER = "pages are not moved between replicas: prompts and answers run in the same engine"
 
 VLLM_FLAGS: tuple[VllmFlag, ...] = (
@@ -131,7 +141,13 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _taken("--use-tqdm-on-load", takes="nothing", says="progress is in the log"),
     _refused("--disable-sliding-window", takes="nothing", says="a model's window is part of the model"),
     _refused("--limit-mm-per-prompt", "--mm-processor-kwargs", "--allowed-local-media-path", says=_TEXT_ONLY),
-    _taken("--language-model-only", takes="nothing", says=_TEXT_ONLY),
+    _taken("--language-model-only", "--skip-mm-profiling", takes="nothing", says=_TEXT_ONLY),
+    _taken("--mm-processor-cache-gb", "--mm-encoder-tp-mode", says=_TEXT_ONLY),
+    _taken("--disable-chunked-mm-input", "--interleave-mm-strings", takes="nothing", says=_TEXT_ONLY),
+    _refused("--enable-prompt-embeds", takes="nothing", says="prompts are texts or tokens"),
+    _taken("--max-parallel-loading-workers", says="files are mapped, and read in parallel"),
+    _taken("--ignore-patterns", "--pt-load-map-location", says="only safetensors and GGUF files are read"),
+    _only("--mamba-cache-dtype", "--mamba-ssm-cache-dtype", values=("auto",), says=_NO_STATES),
     _refused("--enable-lora", takes="nothing", says=_NO_ADAPTERS),
     _refused("--lora-modules", takes="many", says=_NO_ADAPTERS),
     _refused("--max-loras", "--max-lora-rank", "--max-cpu-loras", says=_NO_ADAPTERS),
@@ -144,10 +160,23 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _refused(
         "--data-parallel-address", "--data-parallel-rpc-port", "--data-parallel-size-local", says=_REPLICAS
     ),
+    _refused(
+        *("--data-parallel-rank", "--data-parallel-start-rank", "--data-parallel-backend"), says=_REPLICAS
+    ),
+    _refused("--data-parallel-hybrid-lb", "--data-parallel-external-lb", takes="nothing", says=_REPLICAS),
     _refused("--headless", takes="nothing", says=_REPLICAS),
+    _only("--nnodes", "-n", values=("1",), says=_ONE_GPU),
+    _only("--node-rank", "-r", values=("0",), says=_ONE_GPU),
+    _taken("--master-addr", "--master-port", "--distributed-timeout-seconds", says=_ONE_GPU),
+    _only("--decode-context-parallel-size", "-dcp", values=("1",), says=_ONE_GPU),
+    _only("--prefill-context-parallel-size", "-pcp", values=("1",), says=_ONE_GPU),
+    _taken("--ray-workers-use-nsight", takes="nothing", says=_ONE_GPU),
     _only("--distributed-executor-backend", values=("mp", "uni"), says=_ONE_GPU),
     _taken("--disable-custom-all-reduce", takes="nothing", says=_ONE_GPU),
-    _refused("--enable-expert-parallel", takes="nothing", says="no family with experts is served"),
+    _refused(
+        "--enable-expert-parallel", "-ep", "--enable-eplb", "--enable-dbo", takes="nothing", says=_NO_EXPERTS
+    ),
+    _taken("--moe-backend", "--all2all-backend", "--expert-placement-strategy", says=_NO_EXPERTS),
     # Scheduling
     _taken("--enable-chunked-prefill", takes="nothing", says=_PACED),
     _taken("--max-num-partial-prefills", "--max-long-partial-prefills", says=_PACED),
@@ -174,10 +203,16 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _taken(
         "--calculate-kv-scales", takes="nothing", says="scales of an eight-bit cache follow from the weights"
     ),
-    _taken("--attention-backend", "--performance-mode", says="kernels are chosen by shape"),
+    _taken("--attention-backend", "--attention-config", "--performance-mode", says=_BY_SHAPE),
+    _taken("--enable-flashinfer-autotune", takes="nothing", says=_BY_SHAPE),
+    _taken("--disable-hybrid-kv-cache-manager", takes="nothing", says="windows free their pages behind them"),
+    _taken("--use-v2-block-manager", "--multi-step-stream-outputs", takes="nothing", says="there is one way"),
+    _only("--num-lookahead-slots", values=("0",), says=_NO_DRAFTS),
+    _refused("--kv-sharing-fast-prefill", takes="nothing", says="every layer keeps its own keys and values"),
     _refused("--kv-offloading-backend", says="host memory is --kv-offload-gib"),
     _taken("--disable-cascade-attn", takes="nothing", says="shared beginnings have no kernel of their own"),
-    _taken("--compilation-config", "-O", "-cc", "--max-seq-len-to-capture", says=_GRAPHS),
+    _taken("--compilation-config", "-O", "-cc", "--optimization-level", says=_GRAPHS),
+    _taken("--max-seq-len-to-capture", "--max-cudagraph-capture-size", says=_GRAPHS),
     _taken("--cuda-graph-sizes", "--cudagraph-capture-sizes", takes="many", says=_GRAPHS),
     # Requests and answers
     _only("--response-role", values=("assistant",), says="answers are the assistant's"),
@@ -214,13 +249,22 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _taken("--enable-reasoning", takes="nothing", says="--reasoning-parser decides"),
     _refused("--tool-parser-plugin", "--reasoning-parser-plugin", says=_NO_CODE),
     _refused("--logits-processors", takes="many", says=_NO_CODE),
+    _refused("--scheduler-cls", "--io-processor-plugin", "--logits-processor-pattern", says=_NO_CODE),
+    _refused("--tool-server", says="tools are called by whoever asks, never by the engine"),
+    _refused("--override-pooler-config", says="give --pooler-config"),
     _refused("--worker-cls", "--worker-extension-cls", "--additional-config", "--middleware", says=_NO_CODE),
     # Server
     _taken("--disable-frontend-multiprocessing", takes="nothing", says="see --api-server-workers"),
     _taken("--uvicorn-log-level", "--max-log-len", says=_PROMPTS_SECRET),
     _taken("--disable-log-requests", "--disable-uvicorn-access-log", takes="nothing", says=_PROMPTS_SECRET),
+    _taken("--log-config-file", "--disable-access-log-for-endpoints", takes="many", says=_PROMPTS_SECRET),
     _refused("--enable-log-requests", "--enable-log-outputs", takes="nothing", says=_PROMPTS_SECRET),
-    _taken("--disable-log-stats", takes="nothing", says="figures are at /metrics, not in the log"),
+    _taken("--enable-log-deltas", takes="nothing", says=_PROMPTS_SECRET),
+    _taken("--log-error-stack", takes="nothing", says="errors of ours are logged with theirs"),
+    _taken("--show-hidden-metrics-for-version", says=_FIGURES),
+    _taken("--kv-cache-metrics", "--cudagraph-metrics", takes="nothing", says=_FIGURES),
+    _taken("--enable-mfu-metrics", "--enable-layerwise-nvtx-tracing", takes="nothing", says=_FIGURES),
+    _taken("--disable-log-stats", takes="nothing", says=_FIGURES),
     _taken(
         "--disable-fastapi-docs",
         takes="nothing",
@@ -235,6 +279,9 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _refused("--allow-credentials", takes="nothing", says=_BROWSERS),
     _refused("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--ssl-cert-reqs", says=_TLS),
     _refused("--root-path", says="a path before /v1 is the proxy's to take away"),
+    _taken(
+        "--h11-max-incomplete-event-size", "--h11-max-header-count", says="heads of up to 64 KiB are read"
+    ),
     _refused("--uds", says="engines listen on --host and --port"),
     _refused("--config", says="give the flags themselves; a pool keeps them in its spec"),
 )

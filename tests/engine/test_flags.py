@@ -36,6 +36,13 @@ def test_spellings_of_workers(flag: str) -> None:
     assert parse(["m", flag, "3"]).server.api_server_workers == 3
 
 
+@pytest.mark.parametrize(
+    ("spelt", "meant"), [("half", "float16"), ("float", "float32"), ("bfloat16", "bfloat16")]
+)
+def test_spellings_of_types(spelt: str, meant: str) -> None:
+    assert parse(["m", "--dtype", spelt]).model.dtype == meant
+
+
 def test_every_setting_has_a_flag() -> None:
     for kind in GROUPS.values():
         for entry in fields(kind):

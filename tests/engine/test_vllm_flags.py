@@ -27,6 +27,8 @@ COMMAND_LINES = {
     "--uvicorn-log-level warning --max-seq-len-to-capture 8192 --download-dir /data",
     "agents": "m --api-key k --scheduling-policy priority --async-scheduling --max-logprobs 20 "
     "--enable-prompt-tokens-details --guided-decoding-backend xgrammar -O3 --cuda-graph-sizes 1 2 4",
+    "newer": "m --no-enable-log-requests --dtype half --stream-interval 8 --moe-backend triton --max-logprobs 5 "
+    "--no-enable-flashinfer-autotune --language-model-only --seed 42 --optimization-level 2 --nnodes 1",
     "underscores": "m --max_model_len=8k --gpu_memory_utilization 0.9 --cpu_offload_gb 0.0",
     "fp8": "m -q fp8 --kv-cache-dtype fp8 -tp 1 -dp 1 --enforce-eager --max-model-len 32K --shutdown-timeout 60",
 }
@@ -90,26 +92,40 @@ def test_refused_in_a_sentence(line: str, says: str, capsys: pytest.CaptureFixtu
     assert says in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def parser() -> argparse.ArgumentParser:
+    """Made once: it reads the settings' source."""
+    made = argparse.ArgumentParser(allow_abbrev=False)
+    add_flags(made)
+    return made
+
+
 @pytest.mark.parametrize("row", VLLM_FLAGS, ids=lambda row: row.names[0])
-def test_every_row(row: VllmFlag, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_row(
+    row: VllmFlag, parser: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = {"nothing": [], "one": ["odd"], "many": ["odd", "er"]}[row.takes]
     for name in row.spellings:
-        if row.neutral is None:
-            _assert_noted([name, *values], row)
+        if row.neutral is None or name not in row.names:
+            _assert_noted(parser, [name, *values], row)
             continue
         with pytest.raises(SystemExit):
-            parse(["m", name, *values])
+            parser.parse_args(["m", name, *values])
         assert f"{name}{''.join(f' {value}' for value in values)}: {row.says}" in capsys.readouterr().err
         for value in row.neutral:
-            _assert_noted([name, value], row)
+            _assert_noted(parser, [name, value], row)
 
 
-def _assert_noted(given: list[str], row: VllmFlag) -> None:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_flags(parser)
+def _assert_noted(parser: argparse.ArgumentParser, given: list[str], row: VllmFlag) -> None:
     arguments = parser.parse_args(["m", *given])
     assert arguments.vllm_notes == (f"{given[0]}: {row.says}",)
-    assert config_of(arguments) == parse(["m"])
+    assert config_of(arguments) == config_of(parser.parse_args(["m"]))
+
+
+def test_the_newer_spelling_of_a_switch_that_is_off_is_taken() -> None:
+    """`--disable-log-requests` became `--no-enable-log-requests`; nobody who says so wants what is refused."""
+    config = parse(shlex.split("m --no-enable-log-requests --no-enable-lora --no-enable-expert-parallel"))
+    assert config == parse(["m"])
 
 
 def test_a_flag_is_a_setting_or_a_row() -> None:
