@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ from engine.gguf import GGUFError
 from engine.models.config_reader import read_config
 from engine.models.gguf_config import patterned_windows
 from engine.models.model_config import ModelConfigError, RopeScaling, yarn_attention_factor
+from tests.gguf_models import write_gguf
+from tests.models import (
+    GEMMA3_CONFIG,
+    LLAMA_CONFIG,
+    gemma3_weights,
+    llama_weights,
+    write_tiny_gemma3,
+    write_tiny_llama,
+)
 
 BASE: dict[str, int | float | str] = {
     "block_count": 6,
@@ -170,3 +180,21 @@ def test_missing_keys_and_tensors_are_named(tmp_path: Path) -> None:
 
 def test_patterned_windows() -> None:
     assert patterned_windows(5, 8, 2) == (8, None, 8, None, 8)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_a_file_says_of_its_shape_what_its_checkpoint_says(tmp_path: Path, family: str) -> None:
+    """So that what is tried of a family's checkpoints, mutants included, holds for its files too; from the same
+    weights both make the same model (test_weights). Qwen's and Mistral's files: test_gguf_families."""
+    if family == "gemma3":
+        config = GEMMA3_CONFIG | {"vocab_size": 512, "query_pre_attn_scalar": GEMMA3_CONFIG["head_dim"]}
+        checkpoint, weights = write_tiny_gemma3(tmp_path / "hf", **config), gemma3_weights(config, 7)
+    else:
+        config = LLAMA_CONFIG | {"vocab_size": 512, "rope_scaling": None}
+        checkpoint, weights = write_tiny_llama(tmp_path / "hf", **config), llama_weights(config, 7)
+    write_gguf(tmp_path / "m.gguf", family, config, weights, "F32")
+    said, meant = read_config(tmp_path / "m.gguf"), read_config(checkpoint)
+    assert said.norm_eps == pytest.approx(meant.norm_eps)
+    # A file names one end token, and no type to compute in.
+    own: dict[str, Any] = {"norm_eps": 1.0, "eos_token_ids": (), "dtype": ""}
+    assert dataclasses.replace(said, **own) == dataclasses.replace(meant, **own)
