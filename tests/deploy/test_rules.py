@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gateway.alerts.kinds import KINDS
-from gateway.pool.plan import ReplicaState
+from gateway.pool.views import ReplicaState
 from tests.deploy.metrics import engine_metrics, gateway_metrics, known_metrics
 from tests.deploy.promql import complaints, reading
 from tests.tidy.tree import ROOT
