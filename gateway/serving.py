@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.http.protocol import BoundedProtocol
+from gateway.http.server import Server
 from gateway.ids import IdSource
 from gateway.migrate import SchemaGuard, check_schema
 from gateway.obs.metrics import Metrics, serve_metrics
@@ -58,7 +59,7 @@ def serve_gateway(settings: Settings) -> None:
     serve_metrics(app.metrics, settings.server)
     asyncio.run(_refuse_old_schema(settings))
     config = server_config(app, settings)
-    server = uvicorn.Server(config)
+    server = Server(config)
     _keep_imports()
     server.run(sockets=[listening_socket(config)])
     if not server.started:

@@ -124,20 +124,16 @@ class UpstreamReply:
     # The connection says:
 
     def received(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
-
-    def advance(self) -> None:
-        """After everything that arrived together has been received."""
-        if not self._parts:
-            return
+        """All that arrived together."""
         if self._take is None:
+            self._parts.append(data)
+            self._size += len(data)
             self._wake()
             if self._size > READ_BUFFER_BYTES and self._connection is not None:
                 self._connection.pause()
             return
         try:
-            goes_on = self._take(self._taken())
+            goes_on = self._take(data)
         except BaseException as error:
             self.fail(error)
             raise
@@ -189,6 +185,9 @@ class Connection(asyncio.Protocol):
         """The loop's time; the pool's to set."""
         self._on_free = on_free
         self._on_lost = on_lost
+        self._bodies: list[bytes] = []
+        self.on_body = self._bodies.append
+        """The parser's to call: a piece of a body costs no call of ours, only what arrived together does."""
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._reply: UpstreamReply | None = None
@@ -243,21 +242,24 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        reply, self._has_heard = self._reply, True
+        reply, bodies, self._has_heard = self._reply, self._bodies, True
+        broken: ConnectionLost | None = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(ConnectionLost(f"no HTTP answer: {error}"))
-            return
-        if reply is None:
-            return
-        if not reply.status:
+            broken = ConnectionLost(f"no HTTP answer: {error}")
+        if bodies:
+            body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+            bodies.clear()
+            if reply is not None:
+                reply.received(body)
+        if broken is not None:
+            self._fail(broken)
+        elif reply is not None and not reply.status:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._fail(ConnectionLost("too large a head"))
-            return
-        reply.advance()
-        if self._is_complete:
+        elif reply is not None and self._is_complete:
             self._complete(reply)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -292,10 +294,6 @@ class Connection(asyncio.Protocol):
         self._reply.status = status
         if not self._head.done():
             self._head.set_result(None)
-
-    def on_body(self, body: bytes) -> None:
-        if self._reply is not None:
-            self._reply.received(body)
 
     def on_message_complete(self) -> None:
         if self._reply is not None and self._reply.status:

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ __all__ = ["PEERS", "Peer", "default_cache", "served", "tree_cpu_s"]
 
 LITELLM_KEY = "sk-bench"
 STOP_S = 20
+_CLOCK_OF_PROCESS = 2
+"""Linux: the clock of what all threads of a process have run, in the low bits of its clock's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,11 @@ def served(
 
 
 def tree_cpu_s(roots: Sequence[psutil.Process]) -> float:
-    """Processor time of these processes and all that they started, as of now."""
-    every = {child.pid: child for root in roots for child in (root, *root.children(recursive=True))}
+    """Processor time of these processes and all that they started, as of now, by the kernel's own clock of each: the
+    ticks that /proc counts are 10 ms long, as much as a few requests take."""
+    every = {child.pid for root in roots for child in (root, *root.children(recursive=True))}
     total = 0.0
-    for process in every.values():
-        with suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:2])
+    for pid in every:
+        with suppress(OSError):  # it has ended
+            total += time.clock_gettime((~pid << 3) | _CLOCK_OF_PROCESS)
     return total
