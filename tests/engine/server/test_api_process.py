@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from engine.server import api_process
+from engine.server import api_process, journal
 from engine.server.acknowledged import is_acknowledged
 from engine.server.control import Abort, CoreUp, Drain
 from engine.server.journal_reader import read_page
@@ -68,15 +69,21 @@ async def test_drain(model_dir: Path, tmp_path: Path) -> None:
 
 
 async def test_a_drained_process_stays_until_its_journal_is_acknowledged(
-    model_dir: Path, tmp_path: Path
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that has paged through the journal before gets the rest before the address is gone."""
+    """A reader that has paged through the journal before gets the rest before the address is gone; meanwhile all of it
+    is on disk."""
+    synced: list[int] = []
+    sync = os.fsync
+    monkeypatch.setattr(journal, "SYNC_S", 3600.0)  # not by the way
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), sync(descriptor)))
     async with running_server(model_dir, tmp_path) as server, server.session() as session:
         await _one_request(session)
         await _page(session, (await _page(session, ""))["cursor"])
         await _one_request(session)
         server.tell(Drain())
         await server.until(lambda: server.services.phase is Phase.CLOSED)
+        await server.until(lambda: len(synced) > 0)
         page = await _page(session, "")
         assert [record["kind"] for record in page["records"]].count("end") >= 1
         await asyncio.sleep(3 * api_process._ACKNOWLEDGE_POLL_S)
