@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
+import orjson
 
 from gateway.pool.access import EngineAccess
 from gateway.pool.spec import EngineKind
 from gateway.upstream.addresses import CheckedResolver
 from gateway.upstream.native import authorization
+from gateway.wire.load import read_exposition
 
-__all__ = ["EngineState", "EngineStatus", "Probe"]
+__all__ = ["EngineLoad", "EngineState", "EngineStatus", "Probe"]
 
 EngineState = Literal["starting", "ready", "draining"]
 _STATES: dict[str, EngineState] = {"starting": "starting", "ready": "ready", "draining": "draining"}
@@ -25,17 +27,20 @@ _ANSWER_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLoad:
+    running: int
+    waiting: int
+    delay_s: float | None = None
+    """What a request that came now would wait, as our own engines predict it."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """What the engine says of itself; a third party's engine has no epoch."""
+    """What the engine says of itself; a third party's engine has no epoch, and may say nothing of its load."""
 
     state: EngineState
     epoch: str | None = None
-    running: int = 0
-    waiting: int = 0
-
-    @property
-    def requests(self) -> int:
-        return self.running + self.waiting
+    load: EngineLoad | None = None
 
 
 class Probe:
@@ -54,13 +59,23 @@ class Probe:
         access = access or EngineAccess()
         try:
             if kind == "tollway":
-                return _parse(await self._json(f"{url}/internal/status", self._headers))
+                answer, headers = await self._ask(f"{url}/internal/status", self._headers)
+                return _parse(orjson.loads(answer), headers.get("x-engine-predicted-delay-ms"))
             # An engine that somebody else runs must never see the key of ours.
-            headers = authorization(access.api_key) if kind == "external" else self._headers
-            await self._json(f"{url}/v1/models", headers, access.tls)
-            return EngineStatus("ready")
+            key = authorization(access.api_key) if kind == "external" else self._headers
+            orjson.loads((await self._ask(f"{url}/v1/models", key, access.tls))[0])
+            return EngineStatus("ready", None, await self._exposed(url, key) if kind != "external" else None)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
             return None
+
+    async def _exposed(self, url: str, key: Mapping[str, str]) -> EngineLoad | None:
+        """From the metrics of an engine that has no status."""
+        try:
+            said, _ = await self._ask(f"{url}/metrics", key)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+            return None
+        load = read_exposition(said.decode(errors="replace"))
+        return EngineLoad(load.running, load.waiting) if load is not None else None
 
     async def drain(self, url: str) -> bool:
         """Ask an engine of ours to finish and exit; repeating it changes nothing."""
@@ -74,7 +89,10 @@ class Probe:
         if self._client is not None:
             await self._client.close()
 
-    async def _json(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> object:
+    async def _ask(
+        self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Body and headers."""
         async with self._session().get(
             url,
             headers=headers,
@@ -85,8 +103,7 @@ class Probe:
                 raise ValueError("it refuses to say")
             if answer.content_length is not None and answer.content_length > _ANSWER_BYTES_MAX:
                 raise ValueError("a status answer of that size is none")
-            parsed: object = await answer.json(content_type=None)
-            return parsed
+            return await answer.read(), answer.headers
 
     def _session(self) -> aiohttp.ClientSession:
         if self._client is None:
@@ -96,15 +113,20 @@ class Probe:
         return self._client
 
 
-def _parse(answer: object) -> EngineStatus:
+def _parse(answer: object, delay_ms: str | None) -> EngineStatus:
     if not isinstance(answer, dict):
         raise ValueError("the status is no object")
     state, epoch = answer.get("state"), answer.get("epoch")
     if state not in _STATES or not isinstance(epoch, str):
         raise ValueError("the status has no state or no epoch")
-    return EngineStatus(_STATES[state], epoch, _count(answer.get("running")), _count(answer.get("waiting")))
+    return EngineStatus(_STATES[state], epoch, _load(answer, delay_ms))
 
 
-def _count(value: object) -> int:
-    """An engine that does not say how much it does is taken to do nothing."""
-    return value if isinstance(value, int) and value > 0 else 0
+def _load(answer: Mapping[str, object], delay_ms: str | None) -> EngineLoad | None:
+    running, waiting = answer.get("running"), answer.get("waiting")
+    if not (isinstance(running, int) and isinstance(waiting, int)):
+        return None
+    is_number = delay_ms is not None and delay_ms.isascii() and delay_ms.isdecimal() and len(delay_ms) < 10
+    return EngineLoad(
+        max(running, 0), max(waiting, 0), int(delay_ms) / 1e3 if is_number and delay_ms else None
+    )

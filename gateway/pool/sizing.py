@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gateway.ids import ReplicaId
 from gateway.pool.views import Act, Action, PoolView, ReplicaView, Seen, Stage
 
-__all__ = ["CRASHING_AFTER", "size", "stage"]
+__all__ = ["CRASHING_AFTER", "size", "stage", "wanted_replicas"]
 
 CRASHING_AFTER = 3
 """In a row: it will not get better by itself."""
@@ -38,6 +38,16 @@ class _Crew:
         return ready + sum(one.state in ("ready", "lost") for one in self.old)
 
 
+def wanted_replicas(pool: PoolView) -> int:
+    """The autoscaler's number as far as the specification lets it, else the least."""
+    spec = pool.spec
+    if not pool.wanted:
+        return 0
+    if spec.kind == "external" or spec.autoscaler == "external" or pool.scaled_to is None:
+        return spec.replicas
+    return min(max(pool.scaled_to, spec.min_replicas), spec.max_replicas)
+
+
 def size(
     pool: PoolView, replicas: Sequence[ReplicaView], seen: dict[ReplicaId, Seen], room: int | None
 ) -> list[Action]:
@@ -46,7 +56,7 @@ def size(
     kept = _kept(pool, replicas)
     actions = [Action(Act.KEEP, pool.id, one.id, "its address is still wanted") for one in kept]
     crew = _crew(pool, [one for one in replicas if one not in kept], seen)
-    wanted = pool.spec.replicas if pool.wanted else 0
+    wanted = wanted_replicas(pool)
     missing = wanted - len(kept) - len(crew.current)
     left = _free(pool, crew, room)
     actions += [Action(Act.CREATE, pool.id)] * _creatable(pool, crew, wanted, missing, left)
@@ -61,7 +71,7 @@ def stage(
     crew = _crew(pool, replicas, seen)
     if not pool.wanted:
         return Stage("stopping", f"{len(replicas)} to go") if replicas else Stage("stopped")
-    wanted = pool.spec.replicas
+    wanted = wanted_replicas(pool)
     ready = sum(one.state == "ready" for one in crew.current)
     broken = next((one for one in crew.current if one.restarts >= CRASHING_AFTER), None)
     if broken is not None and broken.state != "ready":
@@ -102,7 +112,8 @@ def _crew(pool: PoolView, replicas: Sequence[ReplicaView], seen: dict[ReplicaId,
 
 def _load(seen: Seen) -> int:
     """What it works on and what waits there, as far as it says."""
-    return seen.status.requests if seen.status is not None else 0
+    load = seen.status.load if seen.status is not None else None
+    return load.running + load.waiting if load is not None else 0
 
 
 def _free(pool: PoolView, crew: _Crew, room: int | None) -> int | None:

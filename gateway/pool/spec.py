@@ -13,7 +13,7 @@ from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, Strin
 
 from gateway.pool.access import trusting
 
-__all__ = ["NOT_STARTED_WITH", "EngineKind", "EngineSpec", "FlagValue", "Placement", "ServedName"]
+__all__ = ["NOT_STARTED_WITH", "EngineKind", "EngineSpec", "FlagValue", "Placement", "Scaling", "ServedName"]
 
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
 ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
@@ -33,7 +33,10 @@ OWNED_FLAGS = frozenset(
 )  # fmt: skip
 
 
-NOT_STARTED_WITH = ("min_replicas", "max_replicas", "max_surge", "max_unavailable", "ca_bundle")
+NOT_STARTED_WITH = (
+    *("min_replicas", "max_replicas", "max_surge", "max_unavailable", "autoscaler", "scaling"),
+    "ca_bundle",
+)
 """What says how many engines there are, or how they are spoken to: a change of it replaces none."""
 
 CA_BUNDLE_CHARS_MAX = 256 * 1024
@@ -55,6 +58,23 @@ class Placement:
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
+
+
+class Scaling(BaseModel):
+    """When the number of replicas follows the queue."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    waiting_per_replica: float = Field(default=4.0, gt=0, le=10_000)
+    """A longer queue asks for more replicas,"""
+    queue_delay_s: float = Field(default=2.0, gt=0, le=3600)
+    """and so does a longer wait, as our engines predict it."""
+    up_after_s: float = Field(default=30.0, ge=1, le=3600)
+    """When it has lasted so long."""
+    down_after_s: float = Field(default=300.0, ge=1, le=24 * 3600)
+    """One replica leaves after so long without a queue, if the others can take the work."""
+    cooldown_s: float = Field(default=60.0, ge=0, le=24 * 3600)
+    """Between two changes."""
 
 
 class EngineSpec(BaseModel):
@@ -81,13 +101,17 @@ class EngineSpec(BaseModel):
     max_unavailable: int | None = Field(default=None, ge=0, le=256)
     """How many of them may be missing then, if no device is free for a new one; by default one, but not the last."""
 
+    autoscaler: Literal["tollway", "external"] = "tollway"
+    """Who chooses a number between the two; `external`: somebody who writes `min_replicas`."""
+    scaling: Scaling = Scaling()
+
     @property
     def gpus_per_replica(self) -> int:
         return self.tensor_parallel * self.pipeline_parallel if self.gpus else 0
 
     @property
     def replicas(self) -> int:
-        """How many should run while the pool is wanted."""
+        """How many should run while the pool is wanted, if nobody has chosen more."""
         return len(self.urls) if self.kind == "external" else self.min_replicas
 
     def unavailable_max(self, wanted: int) -> int:

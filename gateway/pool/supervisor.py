@@ -18,11 +18,12 @@ from gateway.obs.metrics import Metrics
 from gateway.pool.access import PoolAccess
 from gateway.pool.actor import Actor, JournalDir, Memory
 from gateway.pool.launcher import Assignment, Launcher
-from gateway.pool.nodes import write_stage
+from gateway.pool.nodes import NodeState, states_of_node, write_stage
 from gateway.pool.plan import Limits, is_stable, plan
 from gateway.pool.probe import Probe
 from gateway.pool.process import is_dead, own_identity
 from gateway.pool.repository import LEASE_S, Lease, LeaseLost, PoolRepository
+from gateway.pool.scaler import Scaler
 from gateway.pool.sizing import stage
 from gateway.pool.spec import EngineKind
 from gateway.pool.views import Act, PoolView, ReplicaState, ReplicaView, Seen, Stage
@@ -75,6 +76,7 @@ class Supervisor:
         self._metrics = metrics
         self._actor = Actor(database, launchers, probe, clock=clock, metrics=metrics, journal_dir=journal_dir)
         self._log = get_logger("gateway.pool")
+        self._scaler = Scaler(database, clock)
         self._told: dict[PoolId, Stage] = {}
         self._lease: Lease | None = None
         self._renewed_at = 0.0
@@ -112,7 +114,9 @@ class Supervisor:
         for pool in world.pools:
             crew = [replica for replica in world.replicas if replica.pool_id == pool.id]
             room = self._launchers[pool.spec.kind].room(pool.spec, world.taken)
-            await self._tell(lease, pool, stage(pool, crew, world.seen, room))
+            now_at = stage(pool, crew, world.seen, room)
+            await self._tell(lease, pool, now_at)
+            await self._scaler.consider(lease, pool, crew, world.seen, now_at, now)
             for action in plan(pool, crew, world.seen, now, self._limits, room):
                 await self._actor.perform(lease, action, pool, crew)
                 created = created or action.act is Act.CREATE
@@ -160,6 +164,7 @@ class Supervisor:
             # Whatever happened in between was another's doing.
             self._actor.memory.clear()
             self._told.clear()
+            self._scaler.forget()
             self._log.info("lease taken" if lease else "lease held by another", node=self._node)
         self._lease, self._renewed_at = lease, now
         return lease is not None
@@ -181,6 +186,8 @@ class Supervisor:
         async with self._database.read() as session:
             pools = await self._repository.pools(session)
             replicas = await self._repository.replicas(session, self._node)
+            scaled = await states_of_node(session, self._node)
+        pools = [_scaled(pool, scaled.get(pool.id)) for pool in pools]
         if drain_all:
             pools = [replace(pool, wanted=False) for pool in pools]
         if any(pool.spec.gpus for pool in pools):
@@ -234,3 +241,7 @@ class Supervisor:
             states = [replica.state for replica in world.replicas if replica.pool_id == pool.id]
             for state in _STATES:
                 self._metrics.pool_replicas.labels(pool=pool.name, state=state).set(states.count(state))
+
+
+def _scaled(pool: PoolView, state: NodeState | None) -> PoolView:
+    return replace(pool, scaled_to=state.replicas, scaled_at=state.scaled_at) if state is not None else pool

@@ -59,6 +59,9 @@ class PoolView:
     wanted: bool
     traffic: TrafficPolicy = DEFAULT_TRAFFIC
     sealed_api_key: bytes | None = field(default=None, repr=False)
+    scaled_to: int | None = None
+    """How many the node's autoscaler wants, and since when."""
+    scaled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ export type EndpointTested = { event_type: string; object: "webhook_endpoint.tes
 
 export type Enforcement = { status: "enforcing" | "inactive" };
 
-export type EngineSpec = { ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number | string>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
+export type EngineSpec = { autoscaler?: "tollway" | "external"; ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number | string>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; scaling?: Scaling; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
 
 export type EventTypes = { data: Array<string>; object: "list" };
 
@@ -318,7 +318,7 @@ export type PoolBody = { api_key?: string | null; name: string; reserved_project
 
 export type PoolChange = { api_key?: string | null; desired_state?: "running" | "stopped" | null; max_replicas?: number | null; min_replicas?: number | null; name?: string | null; reserved_projects?: Array<string> | null; spec?: EngineSpec | null; traffic?: TrafficPolicy | null };
 
-export type PoolNode = { node: string; phase: "settled" | "starting" | "rolling" | "blocked" | "crashing" | "stopping" | "stopped"; reason: string; since: number };
+export type PoolNode = { node: string; phase: "settled" | "starting" | "rolling" | "blocked" | "crashing" | "stopping" | "stopped"; reason: string; replicas: number | null; scaled_at: number | null; scaled_for: string | null; since: number };
 
 export type PoolNow = { desired_state: "running" | "stopped"; id: string; is_rolling: boolean; name: string; ready: number; replicas: Array<ReplicaNow> };
 
@@ -399,6 +399,8 @@ export type RouteChange = { default_max_output?: number | null; pool_id?: string
 export type RoutePage = { data: Array<Route>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
 
 export type SampleWanted = { event_type: string };
+
+export type Scaling = { cooldown_s?: number; down_after_s?: number; queue_delay_s?: number; up_after_s?: number; waiting_per_replica?: number };
 
 export type SecretRotation = { keep_old_secret_active_for_24_hours?: boolean };
 

@@ -276,6 +276,9 @@ def _node(state: NodeState) -> Json:
         "phase": state.phase,
         "reason": state.reason,
         "since": unix(state.since),
+        "replicas": state.replicas,
+        "scaled_at": unix(state.scaled_at),
+        "scaled_for": state.scaled_for,
     }
 
 

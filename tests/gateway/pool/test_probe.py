@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.ids import ReplicaId
 from gateway.pool.local import LocalLauncher
-from gateway.pool.probe import EngineStatus, Probe
+from gateway.pool.probe import EngineLoad, EngineStatus, Probe
 from tests.gateway.pool.conftest import KEY, stub_spec, until
 from tests.ports import kept_port
 
@@ -30,11 +30,36 @@ async def test_states_of_our_engine_and_of_a_strangers(
             await asyncio.sleep(0.05)
         assert [status.state for status in seen] == ["starting", "ready"]
         assert {status.epoch for status in seen} == {f"epoch-{running.mark.pid}"}
-        assert await probe.status(where.url, "vllm") == EngineStatus("ready", None)
+        assert await probe.status(where.url, "vllm") == EngineStatus("ready", None, EngineLoad(0, 0))
         assert await probe.drain(where.url)
         draining = await probe.status(where.url, "tollway")
         assert draining is not None
         assert draining.state == "draining"
+    finally:
+        await launcher.kill(ReplicaId("rep"), running)
+
+
+async def test_an_engine_says_what_it_does(launcher: LocalLauncher, probe: Probe, tmp_path: Path) -> None:
+    says = tmp_path / "says"
+    says.write_text('{"running": 3, "waiting": 2}')
+    spec = stub_spec(flags={"says": str(says)})
+    where = launcher.assign(spec, [], None)
+    running = await launcher.launch(ReplicaId("rep"), spec, where)
+    loads = {}
+    try:
+
+        async def answers() -> bool:
+            for kind in ("tollway", "vllm"):
+                status = await probe.status(where.url, kind)
+                loads[kind] = status.load if status is not None else None
+            return None not in loads.values()
+
+        await until(answers)
+        assert loads == {"tollway": EngineLoad(3, 2, 1.5), "vllm": EngineLoad(3, 2)}
+        says.write_text('{"running": "many"}')
+        silent = await probe.status(where.url, "tollway")
+        assert silent is not None
+        assert silent.load is None
     finally:
         await launcher.kill(ReplicaId("rep"), running)
 

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.ids import PoolId, ReplicaId
 from gateway.pool.launcher import Observed
-from gateway.pool.probe import EngineStatus
-from gateway.pool.sizing import size, stage
+from gateway.pool.probe import EngineLoad, EngineStatus
+from gateway.pool.sizing import size, stage, wanted_replicas
 from gateway.pool.spec import EngineSpec
 from gateway.pool.views import Act, Phase, PoolView, ReplicaView, Seen
 
@@ -41,7 +41,7 @@ def decided(
 ) -> list[str]:
     """`create`, or what is done to whom. `requests`: how much each has to do."""
     seen = {
-        it.id: Seen(Observed(alive=True), EngineStatus("ready", "e", requests.get(it.id, 0)))
+        it.id: Seen(Observed(alive=True), EngineStatus("ready", "e", EngineLoad(requests.get(it.id, 0), 0)))
         for it in replicas
     }
     return [
@@ -138,6 +138,23 @@ def test_how_far_it_is(
 ) -> None:
     now = stage(one, replicas, {it.id: RUNS for it in replicas}, room)
     assert (now.phase, now.reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "scaled_to", "expected"),
+    [
+        ({}, None, 2),
+        ({}, 4, 4),
+        ({}, 9, 5),
+        ({}, 1, 2),
+        ({"autoscaler": "external"}, 4, 2),
+        ({"kind": "external", "urls": ("http://a", "http://b", "http://c")}, 4, 3),
+    ],
+)
+def test_how_many_are_wanted(spec: dict[str, Any], scaled_to: int | None, expected: int) -> None:
+    one = replace(pool(2, **({"max_replicas": 5} | spec)), scaled_to=scaled_to)
+    assert wanted_replicas(one) == expected
+    assert wanted_replicas(replace(one, wanted=False)) == 0
 
 
 class Node:

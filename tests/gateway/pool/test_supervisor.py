@@ -1,6 +1,7 @@
 """The supervisor on real processes and a real database: start, publish, crash, adopt, roll, drain."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -271,6 +272,27 @@ async def test_devices_are_booked_by_uuid_and_a_broken_one_is_given_to_nobody(
     say(tools, h200())
     (well,) = await bench.until_ready()
     assert well.devices == (FIRST,)
+
+
+async def test_a_queue_brings_more_replicas_and_its_end_fewer(bench: Bench, tmp_path: Path) -> None:
+    """Real processes that say what they are told to."""
+    says = tmp_path / "says"
+
+    def say_load(running: int, waiting: int) -> None:
+        fresh = tmp_path / "says.new"
+        fresh.write_text(json.dumps({"running": running, "waiting": waiting}))
+        fresh.replace(says)
+
+    say_load(2, 100)
+    quick = {"up_after_s": 1, "down_after_s": 1, "cooldown_s": 0}
+    spec = {"max_replicas": 2, "scaling": quick, "flags": {"says": str(says)}}
+    await bench.want(stub_spec(**spec))
+    await bench.until_ready(2)
+    say_load(0, 0)
+    await bench.until_ready(1)
+    async with bench.database.read() as session:
+        told = (await node_states(session, [PoolId("pool_stub")]))[0]
+    assert (told.replicas, told.scaled_for) == (1, "no queue for 1 s, and the others can take the work")
 
 
 async def test_a_crash_loop_is_reported_and_slowed(bench: Bench) -> None:

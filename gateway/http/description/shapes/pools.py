@@ -38,12 +38,16 @@ class Replica(TypedDict):
 
 
 class PoolNode(TypedDict):
-    """How far the replicas of one node are; `since` the phase began."""
+    """How far the replicas of one node are; `since` the phase began. `replicas`: the autoscaler's number, if it has chosen
+    one."""
 
     node: str
     phase: Literal["settled", "starting", "rolling", "blocked", "crashing", "stopping", "stopped"]
     reason: str
     since: int
+    replicas: int | None
+    scaled_at: int | None
+    scaled_for: str | None
 
 
 class Pool(TypedDict):

@@ -82,11 +82,12 @@ async def test_a_pool_shows_how_far_each_node_is(gateway: Gateway) -> None:
     pool_id = (await gateway.admin("POST", "/pools", {"name": "p", "spec": SPEC}))["id"]
     await gateway.admin("POST", "/pools", {"name": "q", "spec": SPEC})
     await gateway.sql(
-        "INSERT INTO pool_node (pool_id, node, phase, reason, since)"
-        " VALUES ($1, 'n', 'rolling', '1 of 3 replaced', to_timestamp(1700000000))",
+        "INSERT INTO pool_node (pool_id, node, phase, reason, since, replicas, scaled_at, scaled_for)"
+        " VALUES ($1, 'n', 'rolling', '1 of 3 replaced', to_timestamp(1700000000), 3, to_timestamp(1600000000), 'a queue')",
         pool_id,
     )
     node = {"node": "n", "phase": "rolling", "reason": "1 of 3 replaced", "since": 1_700_000_000}
+    node |= {"replicas": 3, "scaled_at": 1_600_000_000, "scaled_for": "a queue"}
     assert (await gateway.admin("GET", f"/pools/{pool_id}"))["nodes"] == [node]
     listed = (await gateway.admin("GET", "/pools"))["data"]
     assert [pool["nodes"] for pool in listed] == [[], [node]]
@@ -103,6 +104,7 @@ async def test_a_change_replaces_replicas_only_if_it_must(gateway: Gateway) -> N
         ({"reserved_projects": [tenant.id]}, 1),
         ({"desired_state": "stopped"}, 1),
         ({"spec": SPEC | {"min_replicas": 2, "max_replicas": 3, "max_surge": 2, "max_unavailable": 1}}, 1),
+        ({"spec": SPEC | {"autoscaler": "external", "scaling": {"cooldown_s": 5}, "max_replicas": 3}}, 1),
         ({"spec": SPEC | {"flags": {"max-num-seqs": 4}, "min_replicas": 2, "max_replicas": 3}}, 2),
         ({"traffic": {"total_timeout_s": None}}, 2),
         ({}, 2),
@@ -115,7 +117,7 @@ async def test_a_change_replaces_replicas_only_if_it_must(gateway: Gateway) -> N
     assert pool["traffic"]["total_timeout_s"] is None
     assert (pool["reserved_projects"], pool["desired_state"]) == ([tenant.id], "stopped")
     rows = await gateway.sql("SELECT details::text FROM audit_log WHERE action = 'pool.updated'")
-    assert len(rows) == 8, "a change that changes nothing leaves no row"
+    assert len(rows) == 9, "a change that changes nothing leaves no row"
     for wrong, param in (
         ({"min_replicas": 9}, "min_replicas"),
         ({"traffic": {"strategy": "best"}}, "traffic.strategy"),

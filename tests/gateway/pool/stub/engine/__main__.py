@@ -1,7 +1,7 @@
 """A stand-in for an engine process: `python -m engine serve …` with this directory on PYTHONPATH.
 
 It answers status, drain and model list like the real one, loads for `--load-s` seconds or until the file
-`--load-until` is there, and ends at once with `--crash CODE`. Its epoch is its pid. `--helper` starts a child, as
+`--load-until` is there, and ends at once with `--crash CODE`. What the file `--says` has is in its status. Its epoch is its pid. `--helper` starts a child, as
 the real one starts its core.
 """
 
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 def flag(name: str, default: str = "") -> str:
@@ -19,6 +20,7 @@ def flag(name: str, default: str = "") -> str:
 
 
 LOAD_UNTIL = flag("--load-until")
+SAYS = flag("--says")
 READY_AT = time.monotonic() + float(flag("--load-s", "0"))
 DRAINING = threading.Event()
 
@@ -30,7 +32,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         loaded = time.monotonic() > READY_AT and (not LOAD_UNTIL or os.path.exists(LOAD_UNTIL))
         state = "draining" if DRAINING.is_set() else "ready" if loaded else "starting"
-        self.answer(200, {"state": state, "epoch": f"epoch-{os.getpid()}"})
+        says = json.loads(Path(SAYS).read_text()) if SAYS else {}
+        if self.path == "/metrics":
+            gauges = {name: says.get(name, 0) for name in ("running", "waiting")}
+            self.reply(200, "".join(f"vllm:num_requests_{name} {value}\n" for name, value in gauges.items()))
+            return
+        self.answer(200, {"state": state, "epoch": f"epoch-{os.getpid()}"} | says)
 
     def do_POST(self) -> None:
         if self.allowed("INTERNAL"):
@@ -46,8 +53,12 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def answer(self, status: int, body: dict[str, str]) -> None:
-        content = json.dumps(body).encode()
+        self.reply(status, json.dumps(body))
+
+    def reply(self, status: int, text: str) -> None:
+        content = text.encode()
         self.send_response(status)
+        self.send_header("x-engine-predicted-delay-ms", "1500")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
