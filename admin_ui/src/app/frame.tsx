@@ -14,6 +14,7 @@ import { SignIn } from "./login";
 import { Logo } from "./logo";
 import { navigation } from "./nav";
 import { setTheme, useTheme } from "./theme";
+import { TimeRange } from "./time-range";
 
 const Command = lazy(() => import("./command"));
 
@@ -64,10 +65,12 @@ function Signed() {
           <span className="hidden rounded border px-1.5 text-[12px] leading-5 text-ink-3 md:inline" title="The installation that this console belongs to">
             {location.host}
           </span>
+          <span className="ml-auto" />
+          <TimeRange />
           <button
             type="button"
             onClick={() => setSearching(true)}
-            className="ml-auto flex h-8 items-center gap-2 rounded-md border bg-sunken px-2.5 text-[13px] text-ink-3 hover:border-line-strong sm:w-64"
+            className="flex h-8 items-center gap-2 rounded-md border bg-sunken px-2.5 text-[13px] text-ink-3 hover:border-line-strong xl:w-64"
           >
             <Search className="size-4" aria-hidden />
             <span className="hidden sm:inline">Jump to…</span>

@@ -1,5 +1,5 @@
 /** Address → page. Every page is a chunk of its own, fetched when it is first wanted or pointed at. */
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, retainSearchParams } from "@tanstack/react-router";
 import { PageFailure, PageMissing, PagePending } from "./fallbacks";
 import { Frame } from "./frame";
 
@@ -11,17 +11,19 @@ function words(...names: string[]) {
     Object.fromEntries(names.flatMap((name) => (search[name] === undefined || search[name] === "" ? [] : [[name, String(search[name])]])));
 }
 
-const root = createRootRoute({ component: Frame, notFoundComponent: PageMissing });
+/** Goes along from page to page. */
+const RANGE = ["range", "from", "to"] as const;
+const root = createRootRoute({ component: Frame, notFoundComponent: PageMissing, validateSearch: words(...RANGE), search: { middlewares: [retainSearchParams([...RANGE])] } });
 const at = <P extends string>(path: P, component: ReturnType<typeof lazyRouteComponent>, ...search: string[]) =>
   createRoute({ getParentRoute: () => root, path, component, validateSearch: words(...search) });
 
 const routes = [
   at("/", lazyRouteComponent(() => import("@/pages/overview"), "Overview")),
   at("/tenants", lazyRouteComponent(() => import("@/pages/tenants/list"), "Tenants"), "show"),
-  at("/tenants/$tenantId", lazyRouteComponent(() => import("@/pages/tenants/one"), "Tenant"), "tab", "endpoint", "group", "measure", "range", "model", "compare", "from", "to"),
-  at("/requests", lazyRouteComponent(() => import("@/pages/requests/list"), "Requests"), "tenant", "model", "status", "class", "pool", "key", "since", "until"),
+  at("/tenants/$tenantId", lazyRouteComponent(() => import("@/pages/tenants/one"), "Tenant"), "tab", "endpoint", "group", "measure", "model", "compare"),
+  at("/requests", lazyRouteComponent(() => import("@/pages/requests/list"), "Requests"), "tenant", "model", "status", "class", "pool", "key"),
   at("/requests/$requestId", lazyRouteComponent(() => import("@/pages/requests/one"), "RequestPage")),
-  at("/usage", lazyRouteComponent(() => import("@/pages/usage/page"), "Usage"), "tab", "group", "measure", "range", "tenant", "model", "compare", "from", "to"),
+  at("/usage", lazyRouteComponent(() => import("@/pages/usage/page"), "Usage"), "tab", "group", "measure", "tenant", "model", "compare"),
   at("/models", lazyRouteComponent(() => import("@/pages/models/page"), "Models"), "tab"),
   at("/pools", lazyRouteComponent(() => import("@/pages/pools/list"), "Pools")),
   at("/pools/$poolId", lazyRouteComponent(() => import("@/pages/pools/one"), "PoolPage")),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { exactUsd, parseUsd, perMillion, perToken, plainUsd, usd } from "./money";
+import { decimalsOf, exactUsd, parseUsd, perMillion, perToken, plainUsd, usd } from "./money";
 
 describe("amounts", () => {
   it("shows every nano-dollar", () => {
@@ -16,6 +16,15 @@ describe("amounts", () => {
     expect(usd(1_234_567)).toBe("$0.00123");
     expect(usd(1)).toBe("$0.000000001");
     expect(usd(-123_456)).toBe("−$0.000123");
+    expect(usd(220_000)).toBe("$0.000220");
+    expect(usd(99_000_000)).toBe("$0.0990");
+  });
+
+  it("ends all amounts of a bill at the same place", () => {
+    const amounts = [52_300, 20_930, 58_000, null];
+    expect(decimalsOf(amounts)).toBe(8);
+    expect(exactUsd(58_000, decimalsOf(amounts))).toBe("$0.00005800");
+    expect(decimalsOf([2_000_000_000])).toBe(2);
   });
 
   it("reads what somebody types", () => {

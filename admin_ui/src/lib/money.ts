@@ -3,9 +3,9 @@
 const NANO = 1_000_000_000n;
 
 /** All significant digits, at least cents: `$0.000001234`. */
-export function exactUsd(nanousd: number | bigint): string {
+export function exactUsd(nanousd: number | bigint, decimals = 2): string {
   const { sign, whole, fraction } = parts(nanousd);
-  const digits = fraction.replace(/0+$/, "").padEnd(2, "0");
+  const digits = fraction.replace(/0+$/, "").padEnd(decimals, "0");
   return `${sign}$${grouped(whole)}.${digits}`;
 }
 
@@ -16,7 +16,12 @@ export function usd(nanousd: number | bigint): string {
   if (size === 0n) return "$0.00";
   const unit = size >= NANO / 10n ? NANO / 100n : precision(size);
   const rounded = ((size + unit / 2n) / unit) * unit;
-  return exactUsd(value < 0n ? -rounded : rounded);
+  return exactUsd(value < 0n ? -rounded : rounded, 10 - String(unit).length);
+}
+
+/** How many decimals it takes to show all of these. */
+export function decimalsOf(amounts: (number | null | undefined)[]): number {
+  return Math.max(2, ...amounts.map((nano) => parts(nano ?? 0).fraction.replace(/0+$/, "").length));
 }
 
 /** Dollars as somebody typed them to nano-dollars; null when that is no amount. */

@@ -4,6 +4,7 @@ import type { ReactNode } from "react";
 import { useState } from "react";
 import { useList } from "@/api/queries";
 import type { AuditLine } from "@/api/shapes";
+import { useRange } from "@/app/time-range";
 import { words } from "@/lib/format";
 import { Id, Tag, Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
@@ -20,11 +21,12 @@ interface Props {
 
 export function AuditTable({ query, hideTenant }: Props) {
   const [shown, setShown] = useState<AuditLine | null>(null);
-  const list = useList("GET /v1/organization/audit_logs", { query: { limit: 50, ...query } });
+  const range = useRange();
+  const list = useList("GET /v1/organization/audit_logs", { query: { limit: 50, ...query, "effective_at[gte]": range.start, ...(range.isOpen ? {} : { "effective_at[lt]": range.end }) } });
   const columns: Column<AuditLine>[] = [
     { head: "Time", main: true, cell: (row) => <span className="font-normal"><Time at={row.effective_at} short /></span> },
     { head: "Who", cell: (row) => actorOf(row) },
-    { head: "Did", cell: (row) => actionOf(row.action) },
+    { head: "Did", cell: (row) => <span className="sm:whitespace-nowrap">{actionOf(row.action)}</span> },
     ...(hideTenant
       ? []
       : [
@@ -34,7 +36,7 @@ export function AuditTable({ query, hideTenant }: Props) {
               row.project === null ? (
                 <span className="text-ink-3">–</span>
               ) : (
-                <Link to="/tenants/$tenantId" params={{ tenantId: row.project.id }} className="hover:underline">
+                <Link to="/tenants/$tenantId" params={{ tenantId: row.project.id }} className="hover:underline sm:whitespace-nowrap">
                   {row.project.name ?? row.project.id}
                 </Link>
               ),
@@ -54,7 +56,7 @@ export function AuditTable({ query, hideTenant }: Props) {
   ];
   return (
     <>
-      <PagedTable label="Audit log" query={list.query} rows={list.rows} columns={columns} rowKey={(row) => row.id} empty={<Empty title="Nothing changed">Every change that somebody makes leaves a line here.</Empty>} />
+      <PagedTable label="Audit log" query={list.query} rows={list.rows} columns={columns} rowKey={(row) => row.id} empty={<Empty title={`Nothing changed ${range.during}`}>Every change that somebody makes leaves a line here.</Empty>} />
       <Dialog open={shown !== null} onClose={() => setShown(null)} title={shown === null ? "" : actionOf(shown.action)} wide>
         {shown !== null && <Details line={shown} />}
       </Dialog>

@@ -38,13 +38,13 @@ export function Playground() {
   const settings = { key: pasting ? key : "", payer, model, system, temperature: Number(temperature), max_tokens: Number(most) };
   return (
     <Page wide title="Playground" lead="Requests from here are a tenant’s like any other: limited, charged and listed.">
-      <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_300px]">
-        <Panel className="order-2 flex h-[calc(100dvh-190px)] min-h-[380px] flex-col p-0 lg:order-1">
+      <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_300px] lg:grid-rows-[auto_1fr]">
+        <Panel className="order-2 flex h-[calc(100dvh-190px)] min-h-[380px] flex-col p-0 lg:col-start-1 lg:row-span-2 lg:row-start-1">
           <Transcript said={chat.said} busy={chat.busy} hint={missing ?? `Say something to ${model || "a model"}.`} />
           {chat.error && <Failure error={chat.error} className="mx-4 mb-3" />}
           <Composer disabled={missing !== null || model === ""} busy={chat.busy} onStop={chat.stop} onSend={(text) => void chat.send(text, settings)} />
         </Panel>
-        <div className="order-1 space-y-4 lg:order-2">
+        <div className="order-1 lg:col-start-2 lg:row-start-1">
           <Panel className="space-y-4">
             {bySession && (
               <Field label="Who pays">
@@ -82,6 +82,8 @@ export function Playground() {
               Start over
             </Button>
           </Panel>
+        </div>
+        <div className="order-3 lg:col-start-2 lg:row-start-2">
           <Timings timing={chat.timing} />
         </div>
       </div>
@@ -90,12 +92,12 @@ export function Playground() {
 }
 
 function Transcript({ said, busy, hint }: { said: Said[]; busy: boolean; hint: string }) {
-  const end = useRef<HTMLDivElement>(null);
+  const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    void end.current?.scrollIntoView({ block: "nearest" });
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [said]);
   return (
-    <div aria-live="polite" aria-busy={busy} className="min-h-0 flex-1 space-y-4 overflow-y-auto p-4">
+    <div ref={box} aria-live="polite" aria-busy={busy} className="min-h-0 flex-1 space-y-4 overflow-y-auto p-4">
       {said.length === 0 && <p className="grid h-full place-items-center text-center text-ink-3">{hint}</p>}
       {said.map((one, index) => (
         <div key={index} className={cn("max-w-[80ch]", one.role === "user" && "ml-auto w-fit rounded-lg bg-accent-soft px-3 py-2")}>
@@ -103,7 +105,6 @@ function Transcript({ said, busy, hint }: { said: Said[]; busy: boolean; hint: s
           <p className="whitespace-pre-wrap break-words">{one.text || <span className="text-ink-3">…</span>}</p>
         </div>
       ))}
-      <div ref={end} />
     </div>
   );
 }

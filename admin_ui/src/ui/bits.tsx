@@ -30,11 +30,11 @@ export function When({ at, never = NONE }: { at: Maybe; never?: string }) {
   );
 }
 
-export function Money({ nano, exact, className }: { nano: Maybe; exact?: boolean; className?: string }) {
+export function Money({ nano, exact, decimals, className }: { nano: Maybe; exact?: boolean; decimals?: number; className?: string }) {
   if (nano === null || nano === undefined) return <span className="text-ink-3">{NONE}</span>;
   return (
     <span title={exactUsd(nano)} className={cn("figure whitespace-nowrap", className)}>
-      {exact ? exactUsd(nano) : usd(nano)}
+      {exact ? exactUsd(nano, decimals) : usd(nano)}
     </span>
   );
 }

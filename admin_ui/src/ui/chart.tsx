@@ -39,7 +39,7 @@ export function Chart(props: ChartProps) {
         <ul className="flex flex-wrap gap-x-4 gap-y-1 text-ink-2">
           {props.series.map((one) => (
             <li key={one.label} className="flex items-center gap-1.5">
-              <span aria-hidden className={cn("h-0 w-3 border-t-2", one.dashed && "border-dashed")} style={{ borderColor: one.colour }} />
+              <span aria-hidden className={cn("h-0 border-t-2", one.dashed ? "w-5 border-dashed" : "w-3")} style={{ borderColor: one.colour }} />
               {one.label}
               {at !== null && <span className="figure font-medium text-ink">{shown(one.values[at], props.format)}</span>}
             </li>

@@ -41,7 +41,7 @@ export function TextArea({ className, ...rest }: ComponentProps<"textarea">) {
 }
 
 export function Select({ className, ...rest }: ComponentProps<"select">) {
-  return <select className={cn(BOX, "h-8 appearance-none bg-[length:16px] bg-[right_6px_center] bg-no-repeat pr-7", "select-arrow", className)} {...rest} />;
+  return <select className={cn(BOX, "select-arrow h-8 appearance-none pr-7", className)} {...rest} />;
 }
 
 /** A select's choices: what each stands for, and its words. */

@@ -16,12 +16,13 @@ export function Sparkline({ values, label, className }: Props) {
       open = false;
       return;
     }
-    path += `${open ? "L" : "M"}${(index * step).toFixed(2)} ${(23 - (value / top) * 22).toFixed(2)}`;
+    const point = `${(index * step).toFixed(2)} ${(22 - (value / top) * 20).toFixed(2)}`;
+    path += open ? `L${point}` : `M${point}h.01`;
     open = true;
   });
   return (
     <svg viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label={label} className={className ?? "h-6 w-24"}>
-      <path d={path} fill="none" stroke="var(--accent)" strokeWidth="1.5" vectorEffect="non-scaling-stroke" strokeLinejoin="round" />
+      <path d={path} fill="none" stroke="var(--accent)" strokeWidth="1.75" vectorEffect="non-scaling-stroke" strokeLinejoin="round" strokeLinecap="round" />
     </svg>
   );
 }

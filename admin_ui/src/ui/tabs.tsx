@@ -1,5 +1,6 @@
 /** Tabs whose choice stands in the address. */
 import { Link } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
 import { cn } from "@/lib/cn";
 
 interface Props {
@@ -9,8 +10,14 @@ interface Props {
 }
 
 export function Tabs({ label, tabs, current }: Props) {
+  const bar = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a narrow screen the chosen one may lie beyond the edge.
+    const chosen = bar.current?.querySelector<HTMLElement>("[aria-current]");
+    if (bar.current && chosen) bar.current.scrollLeft = chosen.offsetLeft - (bar.current.clientWidth - chosen.offsetWidth) / 2;
+  }, [current]);
   return (
-    <nav aria-label={label} className="mb-5 flex gap-1 overflow-x-auto border-b">
+    <nav ref={bar} aria-label={label} className="relative mb-5 flex gap-1 overflow-x-auto border-b">
       {tabs.map(([id, title]) => (
         <Link
           key={id}

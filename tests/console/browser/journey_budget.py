@@ -50,18 +50,21 @@ async def set_a_budget(hand: Hand) -> None:
     await hand.see("Monthly")
 
 
-async def spend_it(hand: Hand, stage: Stage, key: str) -> None:
-    """Nine tenths with one answer; the next would pass the limit and is refused."""
+async def spend_it(hand: Hand, stage: Stage, key: str | None, before: int = 0) -> None:
+    """Nine tenths with one answer; the next would pass the limit and is refused. `before`: requests that there were."""
     stage.engine.script(Script(tokens=("word",) * ANSWER_TOKENS))
     await hand.jump("Playground")
-    await hand.choose("Who pays", "The tenant of a key")
-    await hand.to("Tenant’s key")
-    await hand.type(key)
+    if key is None:
+        await hand.choose("Who pays", "Acme")
+    else:
+        await hand.choose("Who pays", "The tenant of a key")
+        await hand.to("Tenant’s key")
+        await hand.type(key)
     await hand.to("Max tokens")
     await hand.type(str(ANSWER_TOKENS))
     await say(hand, "hello")
     await hand.see("What it cost")
-    await stage.gateway.events(count=1, within_s=60)
+    await stage.gateway.events(count=before + 1, within_s=60)
     await say(hand, "more")
     refusal = hand.page.get_by_role("alert")
     await refusal.wait_for()

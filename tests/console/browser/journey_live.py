@@ -19,7 +19,7 @@ async def test_an_open_page_shows_what_others_do(stage: Stage) -> None:
         page.on("response", lambda answer: streams.append(answer.url) if LIVE in answer.url else None)
         await hand.sign_in(stage.url)
         await hand.jump("Requests")
-        await hand.see("No requests yet")
+        await hand.see("No requests in the last 7 days")
         await page.evaluate("window.isStillThere = true")
         await gateway.client(tenant).chat.completions.create(
             model=SERVED, messages=[{"role": "user", "content": "hi"}]

@@ -29,7 +29,7 @@ async def test_a_member_sees_their_own_tenant(stage: Stage) -> None:
         await hand.activate("Models")
         await hand.see("served-model")
         await hand.jump("Requests")
-        await hand.see("No requests yet")
+        await hand.see("No requests in the last 7 days")
         await hand.jump("Playground")
         await say(hand, "one two three")
         await hand.see("What it cost")

@@ -1,27 +1,9 @@
-"""The first hour of an operator, with the keyboard alone: sign in, a tenant, its key, a chat and its cost, a budget that
-is exceeded, a pool that is rolled, a month that is exported."""
+"""What an operator does in their first hour, step by step, with the keyboard alone; journey_whole.py walks it."""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.console.browser.stage import Hand, Stage, open_browser
 from tests.harness import SERVED
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_the_first_hour(stage: Stage, theme: str) -> None:
-    async with open_browser(theme) as context:
-        page = await context.new_page()
-        hand = Hand(page)
-        await hand.sign_in(stage.url)
-        assert await page.evaluate("document.documentElement.dataset.theme") == theme
-        await make_tenant(hand)
-        request_id = await chat(hand)
-        await see_its_cost(hand, request_id, stage)
-        await exceed_a_budget(hand)
-        await roll_the_pool(hand, stage)
-        await export_a_month(hand)
 
 
 async def make_tenant(hand: Hand) -> str:
@@ -73,23 +55,6 @@ async def see_its_cost(hand: Hand, request_id: str, stage: Stage) -> None:
     [event] = await stage.gateway.events()
     exact = f"${event['amount_nanousd'] / 1e9:.9f}".rstrip("0")
     assert exact in await bill.inner_text()
-
-
-async def exceed_a_budget(hand: Hand) -> None:
-    await hand.jump("Acme")
-    await hand.activate("Limits & budgets")
-    await hand.activate("New budget")
-    await hand.see("Limit, US dollars")
-    await hand.to("Limit, US dollars")
-    await hand.type("0.00001")
-    await hand.press("Enter")
-    await hand.see("Monthly")
-    await hand.jump("Playground")
-    await hand.choose("Who pays", "Acme")
-    await say(hand, "four five six")
-    alert = hand.page.get_by_role("alert")
-    await alert.wait_for()
-    assert "budget" in (await alert.inner_text()).lower() or "spend" in (await alert.inner_text()).lower()
 
 
 async def roll_the_pool(hand: Hand, stage: Stage) -> None:

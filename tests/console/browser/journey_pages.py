@@ -32,6 +32,7 @@ PAGES = {
     "tenant-usage": "/tenants/{tenant}?tab=usage",
     "tenant-slo": "/tenants/{tenant}?tab=slo",
     "tenant-requests": "/tenants/{tenant}?tab=requests",
+    "tenant-webhooks": "/tenants/{tenant}?tab=webhooks",
     "tenant-people": "/tenants/{tenant}?tab=people",
     "tenant-activity": "/tenants/{tenant}?tab=activity",
     "requests": "/requests",

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { usePoolNames, usePools, useProjectNames, useProjects, useServedNames } from "@/api/names";
 import { useList } from "@/api/queries";
 import { may, ownProjects } from "@/api/session";
+import { useRange } from "@/app/time-range";
 import { Freshness } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Check, Input, Options, Select } from "@/ui/field";
@@ -17,7 +18,8 @@ const CLASSES = ["interactive", "batch"];
 const LIVE_MS = 5_000;
 
 export function Requests() {
-  const filters = useSearch({ from: "/requests" });
+  const { range: _range, from: _from, to: _to, ...filters } = useSearch({ from: "/requests" });
+  const range = useRange();
   const navigate = useNavigate({ from: "/requests" });
   const [live, setLive] = useState(false);
   const set = (change: Record<string, string | undefined>) => void navigate({ search: (known) => ({ ...known, ...change }), replace: true });
@@ -32,8 +34,8 @@ export function Requests() {
         class: filters["class"],
         pool_id: filters["pool"],
         api_key_id: filters["key"],
-        start_time: filters["since"] ? Number(filters["since"]) : undefined,
-        end_time: filters["until"] ? Number(filters["until"]) : undefined,
+        start_time: range.start,
+        end_time: range.isOpen ? undefined : range.end,
       } as never,
     },
     live ? { everyMs: LIVE_MS } : {},
@@ -62,9 +64,9 @@ export function Requests() {
         rowKey={(row) => row.id}
         empty={
           filtered ? (
-            <Empty title="No request matches" action={<Button onClick={() => void navigate({ search: {}, replace: true })}>Clear the filters</Button>} />
+            <Empty title={`No request ${range.during} matches`} action={<Button onClick={() => void navigate({ search: {}, replace: true })}>Clear the filters</Button>} />
           ) : (
-            <Empty title="No requests yet">Once a tenant calls a model, each of its requests stands here.</Empty>
+            <Empty title={`No requests ${range.during}`}>Once a tenant calls a model, each of its requests stands here. The range of time is chosen above.</Empty>
           )
         }
       />
@@ -97,8 +99,6 @@ function Filters({ filters, set, clear }: FilterProps) {
       {choice("class", "Any class", CLASSES.map((name) => [name, name]))}
       {pools.length > 0 && choice("pool", "Any pool", pools.map(({ id, name }) => [id, name]))}
       <KeyFilter key={filters["key"] ?? ""} value={filters["key"] ?? ""} onChange={(key) => set({ key: key || undefined })} />
-      <Moment label="From" value={filters["since"]} onChange={(since) => set({ since })} />
-      <Moment label="Until" value={filters["until"]} onChange={(until) => set({ until })} />
       {clear && (
         <Button look="quiet" onClick={clear}>
           Clear
@@ -116,21 +116,4 @@ function KeyFilter({ value, onChange }: { value: string; onChange: (key: string)
     return () => clearTimeout(timer);
   }, [text, value, onChange]);
   return <Input aria-label="Key id" placeholder="Key id" value={text} onChange={(event) => setText(event.target.value)} className="w-36" />;
-}
-
-/** A moment in the viewer's zone, kept in the address as Unix seconds. */
-function Moment({ label, value, onChange }: { label: string; value: string | undefined; onChange: (unix: string | undefined) => void }) {
-  const at = value ? new Date(Number(value) * 1000) : null;
-  const local = at === null ? "" : new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-  return (
-    <label className="flex items-center gap-1.5 text-[13px] text-ink-2">
-      {label}
-      <Input
-        type="datetime-local"
-        value={local}
-        onChange={(event) => onChange(event.target.value ? String(Math.floor(new Date(event.target.value).getTime() / 1000)) : undefined)}
-        className="w-[200px]"
-      />
-    </label>
-  );
 }

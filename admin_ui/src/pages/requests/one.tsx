@@ -5,7 +5,7 @@ import { usePoolNames, useProjectNames } from "@/api/names";
 import { useApi } from "@/api/queries";
 import type { Attempt, RequestDetail } from "@/api/shapes";
 import { count, ms, NONE, words } from "@/lib/format";
-import { perMillion } from "@/lib/money";
+import { decimalsOf, perMillion } from "@/lib/money";
 import { CopyButton, Id, Money, Status, Tag, Time } from "@/ui/bits";
 import { Facts, Page, Panel, Section } from "@/ui/page";
 import { Empty, Loaded, SkeletonRows } from "@/ui/states";
@@ -104,6 +104,7 @@ function Bill({ request }: { request: RequestDetail }) {
     { name: "Cached input", tokens: request.input_cached_tokens, price: price("cached_input"), amount: request.cached_input_nanousd },
     { name: "Output", tokens: request.output_tokens, price: price("output"), amount: request.output_nanousd },
   ];
+  const decimals = decimalsOf([request.amount_nanousd, ...lines.map((line) => line.amount)]);
   return (
     <Panel className="overflow-x-auto p-0">
       <table aria-label="Cost" className="w-full text-[13.5px]">
@@ -124,7 +125,7 @@ function Bill({ request }: { request: RequestDetail }) {
                 {line.price ? perMillion(line.price.nanousd_per_token) : NONE}
               </td>
               <td className="px-3 text-right">
-                <Money nano={line.amount} exact />
+                <Money nano={line.amount} exact decimals={decimals} />
               </td>
             </tr>
           ))}
@@ -140,7 +141,7 @@ function Bill({ request }: { request: RequestDetail }) {
               )}
             </td>
             <td className="px-3 text-right">
-              <Money nano={request.amount_nanousd} exact />
+              <Money nano={request.amount_nanousd} exact decimals={decimals} />
             </td>
           </tr>
           {request.net_amount_nanousd !== request.amount_nanousd && (

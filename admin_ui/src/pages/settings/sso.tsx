@@ -74,9 +74,12 @@ function ProviderForm({ known }: { known: IdentityProvider | null }) {
               </Select>
             </Field>
           </div>
-          <div className="flex flex-wrap items-center gap-2 text-[13px] text-ink-2">
-            <span className="min-w-0 break-all">Register this redirect address there: {callback}</span>
-            <CopyButton text={callback} look="quiet" />
+          <div>
+            <p className="mb-1 text-[13px] font-medium">Redirect address to register there</p>
+            <div className="flex items-center gap-2">
+              <code className="min-w-0 flex-1 overflow-x-auto rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[12.5px] whitespace-nowrap">{callback}</code>
+              <CopyButton text={callback} />
+            </div>
           </div>
           <Check label="Enabled" checked={fields.enabled} onChange={(event) => set({ enabled: event.target.checked })} />
           <Check label="Whoever the provider lets in may register" hint="Without this only those who are users here get in." checked={fields.allows_registration} onChange={(event) => set({ allows_registration: event.target.checked })} />

@@ -1,11 +1,13 @@
 /** Every promise, worst first: how much may still go wrong, how fast that is used up, how fast answers come. */
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import { useProjectNames } from "@/api/names";
 import { useList } from "@/api/queries";
 import type { SloLine } from "@/api/schema";
 import { ms, percent } from "@/lib/format";
 import type { Tone } from "@/ui/bits";
 import { Bar, Status } from "@/ui/bits";
+import { Sparkline } from "@/ui/sparkline";
 import { Empty } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { PagedTable, Table } from "@/ui/table";
@@ -51,22 +53,35 @@ export function Board({ tenant, few }: Props) {
         row.budget_left === null ? (
           "–"
         ) : (
-          <span className="inline-flex w-32 items-center gap-2">
+          <span className="inline-flex w-32 items-center gap-2 align-middle">
             <Bar share={row.budget_left} tone={riskOf(row).tone} label="Error budget left" />
             <span className="figure w-12 shrink-0 text-right">{percent(Math.max(0, row.budget_left), 0)}</span>
           </span>
         ),
     },
-    { head: "Burn, 1 h", right: true, cell: (row) => <Burn value={row.burn_1h} /> },
-    { head: "TTFT p95", right: true, cell: (row) => ms(row.ttft_p95_ms) },
-    { head: "TPOT p95", right: true, cell: (row) => ms(row.tpot_p95_ms) },
-    { head: "Tokens/s", right: true, cell: (row) => row.tokens_per_s.toFixed(row.tokens_per_s < 10 ? 1 : 0) },
+    { head: "Burn, 1 h", right: true, cell: (row) => <Shaped values={row.trend?.burn} of="Burn"><Burn value={row.burn_1h} /></Shaped> },
+    { head: "TTFT p95", right: true, cell: (row) => <Shaped values={row.trend?.ttft_p95_ms} of="TTFT p95">{ms(row.ttft_p95_ms)}</Shaped> },
+    { head: "TPOT p95", right: true, cell: (row) => <Shaped values={row.trend?.tpot_p95_ms} of="TPOT p95">{ms(row.tpot_p95_ms)}</Shaped> },
+    { head: "Tokens/s", right: true, cell: (row) => <Shaped values={row.trend?.tokens_per_s} of="Tokens/s">{row.tokens_per_s.toFixed(row.tokens_per_s < 10 ? 1 : 0)}</Shaped> },
   ];
   const table = { label: "Promises, worst first", rows, columns, rowKey: (row: SloLine) => row.id };
   const empty = <Empty title="No objectives yet" small={few !== undefined}>An objective says which share of requests is answered, or answered in time. Its board shows what is left of the rest.</Empty>;
   if (few !== undefined && rows.length > 0) return <Table {...table} rows={rows.slice(0, few)} />;
   return <PagedTable {...table} query={query} empty={empty} />;
 }
+
+/** A figure with the shape of its last hour. */
+function Shaped({ values, of, children }: { values: (number | null)[] | undefined; of: string; children: ReactNode }) {
+  return (
+    <span className="inline-flex items-center justify-end gap-2 align-middle">
+      {values !== undefined && isShape(values) && <Sparkline values={values} label={`${of} in the last hour`} className="h-5 w-14 shrink-0" />}
+      <span className="min-w-12">{children}</span>
+    </span>
+  );
+}
+
+/** Two points at least, and not all of them nothing. */
+const isShape = (values: (number | null)[]): boolean => values.filter((value) => value !== null).length > 1 && values.some((value) => value !== null && value > 0);
 
 function Whose({ line, names }: { line: SloLine; names: Map<string, string> }) {
   if (line.project_id === null) return <>{line.scope === "all_projects" ? "All tenants together" : "–"}</>;

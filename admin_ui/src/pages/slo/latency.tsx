@@ -1,20 +1,16 @@
 /** How fast answers come, minute by minute or hour by hour: never an average of percentiles, and gaps stay gaps. */
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { useApi } from "@/api/queries";
 import type { Percentiles, SloBucket } from "@/api/schema";
+import { useRange, useSetRange } from "@/app/time-range";
 import { ms } from "@/lib/format";
+import type { Range } from "@/lib/range";
 import { nowUnix } from "@/lib/time";
 import type { Series } from "@/ui/chart";
 import { Chart } from "@/ui/chart";
-import { Options, Select } from "@/ui/field";
 import { Section } from "@/ui/page";
 import { Loaded, Skeleton } from "@/ui/states";
 
-const RANGES = [
-  ["1h", "Last hour", 3600, "1m", 60],
-  ["24h", "Last 24 hours", 86_400, "1h", 24],
-  ["7d", "Last 7 days", 604_800, "1h", 168],
-] as const;
 /** One hue, three strengths, told from the ground in both themes. */
 const LINES = [
   ["p50_ms", "p50", "var(--p50)"],
@@ -29,14 +25,14 @@ interface Props {
 }
 
 export function Latency({ tenant, objectives = [] }: Props) {
-  const [chosen, setChosen] = useState<string>("24h");
-  const [, , seconds, width, limit] = RANGES.find(([id]) => id === chosen) ?? RANGES[1];
-  const end = useMemo(() => Math.ceil(nowUnix() / 60) * 60, []);
+  const range = useRange();
+  const setRange = useSetRange();
+  const { width, limit, end } = useMemo(() => bucketsOf(range, nowUnix()), [range]);
   const query = useApi(
     "GET /v1/organization/slo/series",
     {
       query: {
-        start_time: end - seconds,
+        start_time: range.start,
         end_time: end,
         bucket_width: width,
         limit,
@@ -46,18 +42,13 @@ export function Latency({ tenant, objectives = [] }: Props) {
     },
     { everyMs: 60_000 },
   );
-  const select = (
-    <Select aria-label="Range" className="w-auto" value={chosen} onChange={(event) => setChosen(event.target.value)}>
-      <Options of={RANGES} />
-    </Select>
-  );
   return (
-    <Section title="Latency" lead="Of interactive requests, as their callers saw it." actions={select}>
+    <Section title="Latency" lead={`Of interactive requests ${range.during}, as their callers saw it.`}>
       <Loaded query={query} skeleton={<Skeleton className="h-56" />}>
         {({ data }) => (
           <div className="grid gap-4 lg:grid-cols-2">
-            <Percentile label="Time to first token" buckets={data} of="ttft" objectives={objectives} />
-            <Percentile label="Time per output token" buckets={data} of="tpot" objectives={objectives} />
+            <Percentile label="Time to first token" buckets={data} of="ttft" objectives={objectives} onRange={(from, to) => setRange("custom", from, to)} />
+            <Percentile label="Time per output token" buckets={data} of="tpot" objectives={objectives} onRange={(from, to) => setRange("custom", from, to)} />
           </div>
         )}
       </Loaded>
@@ -65,9 +56,17 @@ export function Latency({ tenant, objectives = [] }: Props) {
   );
 }
 
-function Percentile({ label, buckets, of, objectives }: { label: string; buckets: SloBucket[]; of: "ttft" | "tpot"; objectives: NonNullable<Props["objectives"]> }) {
+interface PercentileProps {
+  label: string;
+  buckets: SloBucket[];
+  of: "ttft" | "tpot";
+  objectives: NonNullable<Props["objectives"]>;
+  onRange: (from: number, to: number) => void;
+}
+
+function Percentile({ label, buckets, of, objectives, onRange }: PercentileProps) {
   const drawn = useMemo(() => drawnOf(buckets, of, objectives), [buckets, of, objectives]);
-  return <Chart label={label} times={drawn.times} series={drawn.series} format={ms} height={200} />;
+  return <Chart label={label} times={drawn.times} series={drawn.series} format={ms} height={200} onRange={onRange} />;
 }
 
 export function drawnOf(buckets: SloBucket[], of: "ttft" | "tpot", objectives: NonNullable<Props["objectives"]>): { times: number[]; series: Series[] } {
@@ -78,3 +77,14 @@ export function drawnOf(buckets: SloBucket[], of: "ttft" | "tpot", objectives: N
 }
 
 const valueOf = (found: Percentiles, field: (typeof LINES)[number][0]): number | null => (found.count === 0 ? null : found[field]);
+
+const HOUR = 3600;
+const DAY = 86_400;
+
+/** Fine enough to see a bad hour, few enough for one page of the API, and none that lies ahead. */
+export function bucketsOf({ start, end: until, width }: Range, now: number): { width: "1m" | "1h" | "1d"; limit: number; end: number } {
+  const seconds = width === DAY && until - start <= 7 * DAY ? HOUR : width;
+  const end = Math.min(until, now - (now % seconds) + seconds);
+  const most = seconds === 60 ? 240 : seconds === HOUR ? 168 : 100;
+  return { width: seconds === 60 ? "1m" : seconds === HOUR ? "1h" : "1d", limit: Math.min(most, Math.max(1, Math.ceil((end - start) / seconds))), end };
+}

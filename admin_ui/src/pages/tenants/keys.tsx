@@ -23,8 +23,8 @@ export function Keys({ tenant }: TabProps) {
   const usage = useApi("GET /v1/organization/usage/breakdown", { query: { start_time: start, group_by: "api_key_id", limit: 100, project_ids: [tenant.id] } });
   const sums = new Map((usage.data?.data ?? []).map((row) => [String(row["api_key_id"]), row]));
   const columns: Column<ApiKey>[] = [
-    { head: "Name", main: true, cell: (row) => row.name },
-    { head: "Key", cell: (row) => <Id>{row.redacted_value}</Id> },
+    { head: "Name", main: true, cell: (row) => <>{row.name}{row.owner.user && <span className="font-normal text-ink-2"> of {row.owner.user.email ?? row.owner.user.name}</span>}</> },
+    { head: "Key", cell: (row) => (row.owner.user ? <span className="text-ink-2" title="It stands for this person’s requests from the console; nobody was given its value.">none to copy</span> : <Id>{row.redacted_value}</Id>) },
     { head: "State", cell: (row) => <KeyState apiKey={row} /> },
     { head: "May", cell: (row) => <span className="inline-flex flex-wrap justify-end gap-1 sm:justify-start">{row.scopes.map((scope) => <Tag key={scope}>{scope}</Tag>)}</span> },
     { head: "Requests, 30 days", right: true, cell: (row) => compact(sums.get(row.id)?.num_model_requests ?? 0) },
@@ -37,9 +37,11 @@ export function Keys({ tenant }: TabProps) {
       right: true,
       cell: (row) => (
         <span key="actions" className="inline-flex gap-1">
-          <Button look="quiet" size="small" onClick={() => setDoing({ what: "rotate", key: row })}>
-            Rotate
-          </Button>
+          {row.owner.user === null && (
+            <Button look="quiet" size="small" onClick={() => setDoing({ what: "rotate", key: row })}>
+              Rotate
+            </Button>
+          )}
           <Button look="quiet" size="small" className="text-bad" onClick={() => setDoing({ what: "revoke", key: row })}>
             Revoke
           </Button>

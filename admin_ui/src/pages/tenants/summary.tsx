@@ -1,10 +1,10 @@
 /** How the tenant stands: this month beside the one before, what its budgets hold, its last requests. */
 import { Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useState } from "react";
 import { useApi, useChange } from "@/api/queries";
 import type { Sums } from "@/api/shapes";
+import { useRange } from "@/app/time-range";
 import { change, compact, percent } from "@/lib/format";
-import { daysAgo } from "@/lib/time";
 import { Money, Time } from "@/ui/bits";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
@@ -15,16 +15,14 @@ import { EditTenant } from "./edit";
 import type { TabProps } from "./one";
 import { TenantRequests } from "./requests";
 
-const DAYS = 30;
-
 export function Summary({ tenant }: TabProps) {
-  const start = useMemo(() => daysAgo(DAYS), []);
+  const range = useRange();
   const usage = useApi("GET /v1/organization/usage/breakdown", {
-    query: { start_time: start, group_by: "model", limit: 5, project_ids: [tenant.id], compare_start_time: start - DAYS * 86_400, compare_end_time: start },
+    query: { start_time: range.start, end_time: range.end, group_by: "model", limit: 5, project_ids: [tenant.id], compare_start_time: range.start - (range.end - range.start), compare_end_time: range.start },
   });
   return (
     <>
-      <Section title="Last 30 days" lead="Beside the 30 days before.">
+      <Section title={range.label} lead="Compared with the same length of time before.">
         <Loaded query={usage} skeleton={<Panel><Skeleton className="h-16" /></Panel>}>
           {({ total }) => (
             <Panel className="grid grid-cols-2 gap-x-6 gap-y-5 lg:grid-cols-4">

@@ -4,7 +4,7 @@ import { useApi } from "@/api/queries";
 import type { Breakdown } from "@/api/shapes";
 import type { Series } from "@/ui/chart";
 import { coloursOf, REST_COLOUR } from "@/ui/colours";
-import type { Range } from "./range";
+import type { Range } from "@/lib/range";
 
 export type Measure = "cost" | "requests" | "input_tokens" | "output_tokens";
 export type Group = "project_id" | "model" | "api_key_id" | "pool_id" | "endpoint" | "class" | "status";

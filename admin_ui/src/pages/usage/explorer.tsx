@@ -4,6 +4,7 @@ import { Download } from "lucide-react";
 import { useMemo, useState } from "react";
 import { usePoolNames, useProjectNames, useProjects, useServedNames } from "@/api/names";
 import { ownProjects } from "@/api/session";
+import { useRange, useSetRange } from "@/app/time-range";
 import type { Breakdown, BreakdownRow } from "@/api/shapes";
 import { change, compact, count, percent, words } from "@/lib/format";
 import { usd } from "@/lib/money";
@@ -17,7 +18,6 @@ import type { Column } from "@/ui/table";
 import { Table } from "@/ui/table";
 import type { Group, Measure, Narrowed } from "./data";
 import { csvOf, FIELD, useBreakdown, useBuckets, useSeries } from "./data";
-import { rangeOf, RANGES } from "./range";
 
 type Search = Record<string, string | undefined>;
 const GROUPS: [Group, string][] = [
@@ -43,8 +43,8 @@ export function Explorer({ search, fixed }: { search: Search; fixed?: string }) 
   const groups = GROUPS.filter(([id]) => !(id === "project_id" && fixed) && !(id === "pool_id" && ownProjects() !== null));
   const group = (groups.find(([id]) => id === search["group"]) ?? groups[0]!)[0];
   const measure = (MEASURES.find(([id]) => id === search["measure"]) ?? MEASURES[0]!)[0];
-  const { range: chosen, from, to } = search;
-  const range = useMemo(() => rangeOf(chosen, from, to), [chosen, from, to]);
+  const range = useRange();
+  const setRange = useSetRange();
   const compare = search["compare"] !== "no";
   const narrowed: Narrowed = { tenant: fixed ?? search["tenant"], model: search["model"] };
   const names = useNames(group);
@@ -77,7 +77,7 @@ export function Explorer({ search, fixed }: { search: Search; fixed?: string }) 
                 times={drawn.times}
                 series={drawn.series}
                 format={format}
-                onRange={(first, last) => set({ range: "custom", from: String(first), to: String(last) })}
+                onRange={(first, last) => setRange("custom", first, last)}
               />
             </div>
           ) : null
@@ -86,7 +86,7 @@ export function Explorer({ search, fixed }: { search: Search; fixed?: string }) 
       <Loaded query={breakdown}>
         {(found) =>
           found.data.length === 0 ? (
-            <Empty title="Nothing in this range">No request was settled in it, as far as the filters go.</Empty>
+            <Empty title={`Nothing ${range.during}`}>No request was settled in it, as far as the filters go.</Empty>
           ) : (
             <Table label={`By ${words(group)}`} rows={found.data} rowKey={(row) => String(row[group])} columns={columns(group, groups.find(([id]) => id === group)?.[1] ?? "", measure, found, names, compare)} />
           )
@@ -113,10 +113,6 @@ function Toolbar({ search, set, groups, group, measure, compare, fixed, csv }: T
   const models = useServedNames(undefined, looking);
   return (
     <div className="mb-4 flex flex-wrap items-center gap-2" onFocus={() => setLooking(true)} onPointerEnter={() => setLooking(true)}>
-      <Select aria-label="Range" className="w-auto" value={search["range"] ?? "7d"} onChange={(event) => set({ range: event.target.value, from: undefined, to: undefined })}>
-        <Options of={RANGES} />
-        {search["range"] === "custom" && <option value="custom">Chosen range</option>}
-      </Select>
       <Select aria-label="Measure" className="w-auto" value={measure} onChange={(event) => set({ measure: event.target.value })}>
         <Options of={MEASURES} />
       </Select>

@@ -1,1 +1,0 @@
-import{B as e}from"./index-9Da7X6aP.js";import{t}from"./explorer-DcIaAMw7.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i({tenant:n}){let i=e({strict:!1});return(0,r.jsx)(t,{search:i,fixed:n.id})}export{i as TenantCost};
