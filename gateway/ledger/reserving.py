@@ -93,6 +93,7 @@ class Reserver:
         self._known = KnownLimits()
         self._doubts: list[_Doubt] = []
         self._resolving = asyncio.Lock()
+        self._under_way_since_s: float | None = None
         self.used_up = UsedUp()
         self._log = get_logger(__name__)
 
@@ -125,10 +126,18 @@ class Reserver:
             raise LedgerUnavailable from None
         except (CommitUnknown, *DATABASE_ERRORS) as error:
             self._abandon(asked)
+            if self._is_silent:
+                self._outage.suspect()
             return self._without_database(asked, error)
         except asyncio.CancelledError:
             self._abandon(asked)
             raise
+
+    @property
+    def _is_silent(self) -> bool:
+        """The batch under way has waited for most of the time that a caller waits: it is not the line that is long."""
+        since_s = self._under_way_since_s
+        return since_s is not None and self._clock.monotonic() - since_s > self._timeout_s / 2
 
     async def run(self) -> None:
         await serve(self._queue, self._commit, self._lose, self._log)
@@ -152,7 +161,7 @@ class Reserver:
         wanted = [asked for asked in batch if not asked.is_abandoned]
         if not wanted:
             return
-        started_s = self._clock.monotonic()
+        self._under_way_since_s = started_s = self._clock.monotonic()
         try:
             results = await self._decide(wanted)
         except (CommitUnknown, *DATABASE_ERRORS) as error:
@@ -161,6 +170,8 @@ class Reserver:
                 self._doubt(wanted, error.backend)
             self._give_up(wanted, error)
             return
+        finally:
+            self._under_way_since_s = None
         failpoint("reserve.committed")
         self._outage.end()
         self._commit_seconds.observe(self._clock.monotonic() - started_s)

@@ -29,6 +29,23 @@ def test_tenants_without_a_hard_budget_go_on_for_the_grace_time_only() -> None:
     assert not outage.is_active
 
 
+def test_silence_counts_as_an_outage_for_those_who_wait_and_for_the_grace_time() -> None:
+    outage, clock = outage_with(("proj_b", None), ("proj_a", "key_b"))
+    outage.suspect()
+    assert not outage.is_active
+    assert outage.may_go_on(reservation("r"))
+    assert not outage.may_go_on(reservation("r", "proj_b"))
+    assert outage.may_draw(reservation("r"))
+    assert not outage.may_draw(reservation("r", key_id="key_b"))
+    clock.advance(29)
+    outage.suspect()
+    assert outage.may_go_on(reservation("r"))
+    clock.advance(2)
+    assert not outage.may_go_on(reservation("r"))
+    outage.end()
+    assert not outage.may_draw(reservation("r"))
+
+
 def test_a_hard_budget_on_any_scope_refuses() -> None:
     for scope in ((None, None), ("proj_a", None), ("proj_a", "key_a")):
         outage, _ = outage_with(scope)

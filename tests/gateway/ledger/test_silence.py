@@ -73,6 +73,39 @@ async def test_a_partition_is_noticed_ends_and_loses_or_doubles_nothing(
     assert await books.held_and_spent() == (0, 2 * COST)
 
 
+async def test_who_has_no_hard_budget_goes_on_before_a_partition_is_noticed(
+    make_ledger: MakeLedger, books: Books
+) -> None:
+    """Duty C21: the server is silent and no limit for its answer is over, so it may only be slow: who is not limited
+    waits for a reservation's time, not for a statement's. The reservations that were given up commit when the packets
+    arrive, and leave nothing."""
+    for tenant in ("proj_hard", "proj_soft"):
+        await books.add_tenant(tenant)
+    hard = await books.add_budget(10**9, tenant_id="proj_hard")
+    soft = await books.add_budget(1, tenant_id="proj_soft", is_hard=False)
+    proxy = TcpProxy(books.database_url)
+    await proxy.restore()
+    ledger = await make_ledger(url=proxy.url, reserve_timeout_s=1.0, outage_grace_s=600)
+    first = await once_admitted(ledger, "first")
+    proxy.be_silent()
+    holds = [
+        await ledger.reserve(reservation(f"{name}_goes_on", name)) for name in ("proj_soft", "proj_free")
+    ]
+    assert not any(hold.is_recorded for hold in holds)
+    with pytest.raises(LedgerUnavailable):
+        await ledger.reserve(reservation("refused", "proj_hard"))
+    assert not ledger._outage.is_active
+    for hold in (first, *holds):
+        ledger.settle(settlement(hold, NOW))
+    proxy.speak(late=True)
+    await ledger.drain()
+    await proxy.cut()
+    assert await books.count("usage_event") == await books.count("settled_request") == 3
+    assert await books.count("hold") == 0
+    assert await books.held_and_spent(soft) == (0, COST)
+    assert await books.held_and_spent(hard) == (0, 0)
+
+
 @asynccontextmanager
 async def _held_rows(books: Books) -> AsyncIterator[None]:
     """All budget rows are another session's, for as long as it takes."""
