@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import signal
 import subprocess
 import sys
@@ -57,7 +58,8 @@ def test_a_day_to_a_directory(database_url: str, tmp_path: Path) -> None:
     arguments = ("--format", "jsonl", "--from", day, "--destination", root)
     code, out, err = _export(*arguments)
     assert code == 0, err
-    assert "jsonl/2026-01-10_2026-01-11/all" in err
+    full_bar = r"jsonl/2026-01-10_2026-01-11/all\s.*?\b(\d+)/\1\b"
+    assert re.search(full_bar, err, re.DOTALL), err
     summary, file, manifest = out.splitlines()
     assert summary == f"19 events, ${total / 10**9:.9f}".rstrip("0") + ", 19 rows"
     path, size, _, _, sha256 = file.split()
