@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet roll canary callers journal resume fuzz alertmanager pages real-templates deploy-check clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet roll canary callers journal resume fuzz alertmanager pages real-templates deploy-check deploy-files clean
 
 install: $(VENV)/.with-dev
 
@@ -80,6 +80,11 @@ alertmanager: $(VENV)/.with-dev
 # Says which program is missing, and how to install it.
 deploy-check: $(VENV)/.with-dev
 	$(BIN)/python -m tests.deploy.check $(ARGS)
+
+# What is made from other deployment files: the rule object and the rendered overlays (kubectl), and the dashboards.
+deploy-files: $(VENV)/.with-dev
+	$(BIN)/python -m scripts.dashboards
+	$(BIN)/python -m scripts.deploy_files
 
 # Random requests against a real engine: ARGS="--requests 20000 --seed X".
 fuzz: $(VENV)/.with-dev

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.deploy.check import rules
+from tests.deploy.check import manifests, rules
 
 __all__ = ["main"]
 
@@ -32,7 +32,10 @@ class Step:
     """Returns what was seen; raises AssertionError or CalledProcessError."""
 
 
-STEPS = (Step("rules", ("promtool", "amtool"), rules.run),)
+STEPS = (
+    Step("rules", ("promtool", "amtool"), rules.run),
+    Step("manifests", ("kubectl",), manifests.run),
+)
 
 
 def main(wanted: list[str]) -> int:
