@@ -221,8 +221,6 @@ async def test_where_an_answer_ends(walk: Walk) -> None:
     assert (by_text.text, by_text.finish_reason) == (text[: text.index(stop)], "stop")
     shown = (await walk.complete(stop=stop, extra_body={"include_stop_str_in_output": True})).choices[0]
     assert shown.text == text[: text.index(stop) + len(stop)]
-    end_id = (await walk.engine.client.completions.create(model="m", prompt=PROMPT, max_tokens=40)).usage
-    assert end_id.completion_tokens <= 40
 
 
 async def test_min_tokens(walk: Walk) -> None:

@@ -118,6 +118,15 @@ def test_mistral_without_arguments_is_content() -> None:
         assert parse_whole(MISTRAL, text).content == text
 
 
+def test_mistrals_list_needs_its_commas() -> None:
+    """What stands behind a call without one is no call, and not lost."""
+    one, two = ('{"name": "f", "arguments": {}}', '{"name": "g", "arguments": {}}')
+    broken = parse_whole(MISTRAL, f"[TOOL_CALLS][{one}{two}]")
+    assert broken.calls == [("f", "{}")]
+    assert broken.content == f"{two}]"
+    assert parse_whole(MISTRAL, f"[TOOL_CALLS][{one}, {two}]").calls == [("f", "{}"), ("g", "{}")]
+
+
 @pytest.mark.parametrize("format_", [HERMES, LLAMA3_JSON, MISTRAL])
 def test_markers_are_shown_though_special(format_: CallFormat) -> None:
     assert set(format_.markers) <= set(format_.special_tokens)
