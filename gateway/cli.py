@@ -12,6 +12,7 @@ import typer
 
 from gateway.commands import admin, data, review, secrets
 from gateway.commands.bench import bench
+from gateway.commands.check import check
 from gateway.commands.failing import database_named, fail, one_sentence, read_settings
 from gateway.commands.plan import plan
 
@@ -29,6 +30,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(review.app, name="review")
 app.command()(plan)
 app.command()(bench)
+app.command()(check)
 
 
 @app.command()

@@ -100,7 +100,7 @@ RULES = (
 
 # Inside gateway, downwards only; packages on one line are siblings and do not import each other.
 LAYERS = (
-    ("cli", "commands", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
+    ("cli", "commands", "checks", "admin_client", "__main__", "local", "serving", "exporting", "rotation", "app", "worker", "migrate"),
     ("http",),
     ("pipeline", "exports", "alerts", "batches", "live"),
     ("exchange", "reconcile", "retention", "sessions", "slo"),

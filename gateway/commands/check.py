@@ -1,0 +1,45 @@
+"""`tollway check`: its arguments. The checklist is `gateway.checks`'."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.commands.failing import fail, one_sentence, read_settings
+
+
+def check(
+    url: Annotated[str, typer.Argument(help="The gateway's URL.")] = "http://127.0.0.1:8080",
+    admin_key: Annotated[
+        str | None, typer.Option(envvar="OPENAI_ADMIN_KEY", help="A key of role viewer or more.")
+    ] = None,
+    prometheus: Annotated[str | None, typer.Option(help="Prometheus's URL: are alerts loaded?")] = None,
+    workloads: Annotated[
+        Path | None,
+        typer.Option(help="`kubectl get deployments,statefulsets -o json`: digests, probes, grace."),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="A warning is a failure too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """Production checklist against a running installation, by its own settings. Status 1 if a line fails."""
+    from rich.console import Console
+
+    from gateway.admin_client import AdminCallFailed
+    from gateway.checks import report
+    from gateway.checks.gather import Places, gather
+
+    if admin_key is None:
+        fail("give --admin-key or set OPENAI_ADMIN_KEY: `tollway admin bootstrap` makes the first")
+    with one_sentence():
+        try:
+            facts = asyncio.run(gather(read_settings(), Places(url, admin_key, prometheus, workloads)))
+        except AdminCallFailed as error:
+            fail(error)
+        findings = report.examine(facts)
+    if as_json:
+        typer.echo(json.dumps(report.as_json(findings), indent=2))
+    else:
+        Console().print(report.as_table(findings))
+    raise typer.Exit(report.exit_status(findings, strict=strict))
