@@ -47,8 +47,8 @@ ALIASES = {
     "REDIS_URL": ("cache", "url"),
     "TOLLWAY_MASTER_KEY": ("security", "master_key_file"),
 }
-# Names with our prefix that configure something else: the demo's hand-out, the test suite, the file itself.
-FOREIGN = ("TOLLWAY_CONFIG", "TOLLWAY_MODEL", "TOLLWAY_ENGINE_URL", "TOLLWAY_MASTER_KEY")
+# Names with our prefix that configure something else: where a caller finds us, the demo's hand-out, the test suite, the file.
+FOREIGN = ("TOLLWAY_CONFIG", "TOLLWAY_URL", "TOLLWAY_MODEL", "TOLLWAY_ENGINE_URL", "TOLLWAY_MASTER_KEY")
 FOREIGN_PREFIX = "TOLLWAY_TEST_"
 
 

@@ -7,11 +7,20 @@ from typing import Annotated
 import typer
 
 from gateway.commands.failing import database_named, one_sentence, read_settings
+from gateway.commands.resources import budgets, keys, limits, pools, prices, projects, routes
 
 app = typer.Typer(
     help="Administration: what needs the database, and everyday calls with an admin key.",
     no_args_is_help=True,
 )
+app.add_typer(projects.app, name="projects")
+app.add_typer(keys.app, name="keys")
+app.add_typer(limits.app, name="limits")
+app.add_typer(budgets.app, name="budgets")
+app.add_typer(prices.app, name="prices")
+app.add_typer(routes.app, name="routes")
+app.add_typer(pools.app, name="pools")
+app.add_typer(pools.replicas, name="replicas")
 
 
 @app.command()
