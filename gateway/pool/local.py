@@ -17,6 +17,7 @@ from gateway.clock import Clock, SystemClock
 from gateway.ids import ReplicaId
 from gateway.pool.devices import DeviceSource, DeviceWatch, NvidiaSmi
 from gateway.pool.launcher import Assignment, LaunchError, Observed, Running
+from gateway.pool.limits import cut_log, limit_process
 from gateway.pool.process import ProcessMark, free_port, marked_processes, port_is_free, reap, signal_group
 from gateway.pool.spec import EngineSpec, Placement
 
@@ -32,7 +33,7 @@ _KILL_POLLS = 100
 _KILL_POLL_S = 0.05
 _TAIL_BYTES = 4096
 _LINE_CHARS_MAX = 400
-_LOG_BYTES_MAX = 64 * 1024 * 1024  # checked at each launch; one older log is kept
+_LOG_BYTES_MAX = 64 * 1024 * 1024  # one older part is kept
 
 
 class LocalLauncher:
@@ -91,11 +92,13 @@ class LocalLauncher:
         program = shutil.which(command[0], path=self._environ.get("PATH"))
         if program is None:
             raise LaunchError(f"{command[0]} is not installed")
-        log = _rotated(self._log(replica_id))
+        log = self._log(replica_id)
+        cut_log(log, _LOG_BYTES_MAX)
         log_from = log.stat().st_size if log.exists() else 0
         pid = _spawn(
             program, command, self._environment(replica_id, assignment) | spec.environ(placement), log
         )
+        limit_process(pid)
         mark = ProcessMark.of(pid)
         if mark is None:
             raise LaunchError(f"{program} ended at once with {reap(pid)}; see {log}")
@@ -109,6 +112,8 @@ class LocalLauncher:
 
     async def observe(self, running: Running) -> Observed:
         assert running.mark is not None
+        if running.log is not None:
+            await asyncio.to_thread(cut_log, running.log, _LOG_BYTES_MAX)
         exit_code = reap(running.mark.pid)
         last_words = _last_line(running.log, running.log_from) if running.log and exit_code else ""
         return Observed(running.mark.alive(), exit_code, last_words)
@@ -198,17 +203,12 @@ def _ports(last: str | None) -> Iterator[int]:
     raise LaunchError("no free port")
 
 
-def _rotated(log: Path) -> Path:
-    if log.exists() and log.stat().st_size > _LOG_BYTES_MAX:
-        log.replace(log.with_suffix(".log.1"))
-    return log
-
-
 def _last_line(log: Path, since: int) -> str:
     """Of what was written from `since` on; empty if there is none."""
     try:
         with log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
+            since = since if since <= end else 0  # it was cut meanwhile
             file.seek(max(since, end - _TAIL_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:

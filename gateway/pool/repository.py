@@ -198,7 +198,9 @@ class PoolRepository:
         )
         return [_view(row) for row in rows]
 
-    async def conditions(self, session: ReadSession, pool_ids: Sequence[PoolId]) -> list[ReplicaCondition]:
+    async def conditions(
+        self, session: ReadSession | WriteSession, pool_ids: Sequence[PoolId]
+    ) -> list[ReplicaCondition]:
         """On all nodes, oldest first; those that are stopped for good are left out."""
         rows = await session.scalars(
             select(Replica).where(Replica.pool_id.in_(pool_ids), Replica.state != _GONE).order_by(Replica.id)

@@ -118,6 +118,16 @@ class RoutingRepository:
         row = await session.scalar(select(Route).where(Route.id == route_id).with_for_update())
         return _route(row) if row is not None else None
 
+    async def leading(
+        self, session: WriteSession, pool_id: PoolId, served_model: str | None, limit: int
+    ) -> list[RouteRow]:
+        """For a change: those that lead to the pool, or those of one name; locked until the transaction ends."""
+        query = select(Route).where(Route.pool_id == pool_id)
+        if served_model is not None:
+            query = query.where(Route.served_model == served_model)
+        rows = await session.scalars(query.order_by(Route.id).limit(limit).with_for_update())
+        return [_route(row) for row in rows]
+
     async def route_view(self, session: ReadSession, route_id: RouteId) -> RouteRow | None:
         row = await session.get(Route, route_id)
         return _route(row) if row is not None else None

@@ -454,6 +454,8 @@ export type StripeCustomerPage = { data: Array<StripeCustomer>; first_id: string
 
 export type Sums = { amount_nanousd: number; input_cached_tokens: number; input_tokens: number; num_model_requests: number; output_tokens: number };
 
+export type SwitchBody = { served_model?: string | null; to_pool_id: string };
+
 export type TokenUsage = { completion_tokens?: number; prompt_tokens: number; total_tokens: number };
 
 export type TrafficPolicy = { between_tokens_timeout_s?: number | null; connect_timeout_s?: number | null; first_token_timeout_s?: number | null; keep_alive_s?: number | null; strategy?: "prefix" | "least_loaded" | "round_robin" | "consistent_hash"; total_timeout_s?: number | null };
@@ -565,6 +567,7 @@ export interface Operations {
   "PATCH /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: PoolChange; answer: Pool };
   "POST /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: PoolChange; answer: Pool };
   "GET /v1/organization/pools/{pool_id}/samples": { path: { pool_id: string }; query: { start_time?: number | null; end_time?: number | null; step_s?: number; limit?: number; page?: string | null }; body: undefined; answer: PoolSampleCursorPage };
+  "POST /v1/organization/pools/{pool_id}/switch": { path: { pool_id: string }; query: {}; body: SwitchBody; answer: RoutePage };
   "GET /v1/organization/prices": { path: {}; query: { sku?: string | null; component?: "input" | "cached_input" | "output" | "batch_input" | "batch_cached_input" | "batch_output" | null; at?: number | null; limit?: number; after?: string | null }; body: undefined; answer: PricePage };
   "POST /v1/organization/prices": { path: {}; query: {}; body: PriceBody; answer: PricePage };
   "GET /v1/organization/projects": { path: {}; query: { limit?: number; after?: string | null; include_archived?: boolean }; body: undefined; answer: ProjectPage };

@@ -123,6 +123,7 @@ GET    /pools/{pool_id}                                               o a . v . 
 POST   /pools/{pool_id}                                               o a . . . . .
 PATCH  /pools/{pool_id}                                               o a . . . . .
 DELETE /pools/{pool_id}                                               o a . . . . .
+POST   /pools/{pool_id}/switch                                        o a . . . . .
 GET    /replicas                                                      o a . v . . .
 GET    /replicas/{replica_id}                                         o a . v . . .
 GET    /routes                                                        o a b v . . .

@@ -65,6 +65,7 @@ from gateway.http.admin.slo import SloRoutes
 from gateway.http.admin.spend_alerts import SpendAlertRoutes
 from gateway.http.admin.spend_limits import SpendLimitRoutes
 from gateway.http.admin.stripe import StripeRoutes
+from gateway.http.admin.switch import SwitchRoutes
 from gateway.http.admin.usage import UsageRoutes
 from gateway.http.admin.users import UserRoutes
 from gateway.http.admin.usual import UsualRoutes
@@ -105,6 +106,7 @@ RESOURCES = (
     RouteRoutes,
     PriceRoutes,
     PoolRoutes,
+    SwitchRoutes,
     BudgetRoutes,
     BudgetAlertRoutes,
     AllowanceRoutes,

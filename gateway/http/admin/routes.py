@@ -15,7 +15,7 @@ from gateway.pool.spec import ServedName
 from gateway.routing.repository import COMPONENTS, RoutingRepository
 from gateway.routing.target import RouteRow
 
-__all__ = ["RouteRoutes"]
+__all__ = ["RouteRoutes", "route_facts", "route_json"]
 
 
 class RouteBody(Body):
@@ -72,16 +72,16 @@ class RouteRoutes:
                 raise Conflict("There is a route of that name already.")
             resource = ("route", route.id)
             await record(
-                self._p, session, request, "route.created", resource, tenant_id, {"after": _facts(route)}
+                self._p, session, request, "route.created", resource, tenant_id, {"after": route_facts(route)}
             )
-        return _route(route)
+        return route_json(route)
 
     async def retrieve(self, route_id: str) -> Json:
         async with self._p.database.read() as session:
             route = await self._routing.route_view(session, RouteId(route_id))
         if route is None:
             raise NotFound("No such route.")
-        return _route(route)
+        return route_json(route)
 
     async def update(self, request: Request, route_id: str, body: RouteChange) -> Json:
         """A route that is not published is seen by nobody; it needs no price yet. Requests under way go on."""
@@ -97,15 +97,15 @@ class RouteRoutes:
                 await self._require_prices(session, route.sku)
             if route != before:
                 await self._routing.set_route(session, route)
-                details = {"before": _facts(before), "after": _facts(route)}
+                details = {"before": route_facts(before), "after": route_facts(route)}
                 resource = ("route", route_id)
                 await record(self._p, session, request, "route.updated", resource, route.tenant_id, details)
-        return _route(route)
+        return route_json(route)
 
     async def list(self, limit: Limit = 20, after: After = None) -> Page:
         async with self._p.database.read() as session:
             rows = await self._routing.routes(session, after, limit + 1)
-        return page_of([_route(row) for row in rows], limit)
+        return page_of([route_json(row) for row in rows], limit)
 
     async def delete(self, request: Request, route_id: str) -> Json:
         async with self._p.database.write() as session:
@@ -114,7 +114,13 @@ class RouteRoutes:
                 raise NotFound("No such route.")
             resource = ("route", route_id)
             await record(
-                self._p, session, request, "route.deleted", resource, gone.tenant_id, {"before": _facts(gone)}
+                self._p,
+                session,
+                request,
+                "route.deleted",
+                resource,
+                gone.tenant_id,
+                {"before": route_facts(gone)},
             )
         return {"object": "organization.route.deleted", "id": route_id, "deleted": True}
 
@@ -129,12 +135,14 @@ class RouteRoutes:
             raise InvalidValue(f"The sku has no price in force for: {', '.join(missing)}.{hint}", "sku")
 
 
-def _facts(row: RouteRow) -> Json:
+def route_facts(row: RouteRow) -> Json:
     """What the audit log keeps of it."""
-    return {name: value for name, value in _route(row).items() if name not in ("object", "id", "created_at")}
+    return {
+        name: value for name, value in route_json(row).items() if name not in ("object", "id", "created_at")
+    }
 
 
-def _route(row: RouteRow) -> Json:
+def route_json(row: RouteRow) -> Json:
     return {
         "object": "organization.route",
         "id": row.id,

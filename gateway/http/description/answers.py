@@ -111,6 +111,7 @@ ADMIN_ANSWERS: Mapping[str, Shape] = {
     "GET /audit_logs": Page[tenancy.AuditLog],
     **_resource("/pools", "pool_id", pools.Pool),
     "PATCH /pools/{pool_id}": pools.Pool,
+    "POST /pools/{pool_id}/switch": Page[pools.Route],
     "GET /replicas": Page[pools.Replica],
     "GET /replicas/{replica_id}": pools.Replica,
     **_resource("/routes", "route_id", pools.Route),

@@ -1,14 +1,16 @@
 """Local processes: addresses and devices once each, marks that are found again, and nothing left behind."""
 
 import asyncio
+import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.ids import ReplicaId
 from gateway.pool.launcher import Assignment, LaunchError, Running
-from gateway.pool.local import REPLICA_MARK, LocalLauncher
+from gateway.pool.local import REPLICA_MARK, LocalLauncher, _last_line
 from gateway.pool.process import ProcessMark
 from tests.gateway.pool.conftest import stub_spec, until
 from tests.ports import kept_port
@@ -69,6 +71,41 @@ async def test_a_replica_is_a_session_of_its_own_and_learns_no_secrets_of_the_ga
         assert (tmp_path / "run" / REPLICA / "engine.log").stat().st_mode & 0o777 == 0o600
         await launcher.terminate(running)
         assert await _until_dead(launcher, running) == -signal.SIGTERM
+    finally:
+        await launcher.kill(REPLICA, running)
+
+
+async def test_a_log_stays_bounded_while_its_replica_runs(
+    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.pool.local._LOG_BYTES_MAX", 2000)
+    running = await _start(launcher)
+    assert running.log is not None
+    older = running.log.with_suffix(".log.1")
+    try:
+        assert running.mark is not None
+        for _ in range(2):
+            with running.log.open("ab") as log:
+                log.write(b"x" * 2001)
+            assert (await launcher.observe(running)).alive
+            assert running.log.stat().st_size < 2000
+            assert older.stat().st_size >= 2001
+        with running.log.open("ab") as log:
+            log.write(b"its last words\n")
+        cut_before = replace(running, log_from=1 << 30)
+        assert running.mark.send(signal.SIGKILL)
+        assert await _until_dead(launcher, cut_before) == -signal.SIGKILL
+        assert _last_line(running.log, cut_before.log_from) == "its last words"
+    finally:
+        await launcher.kill(REPLICA, running)
+
+
+async def test_a_replica_has_limits(launcher: LocalLauncher) -> None:
+    running = await _start(launcher)
+    try:
+        assert running.mark is not None
+        limits = (Path("/proc") / str(running.mark.pid) / "limits").read_text()
+        assert re.search(r"Max core file size +0 +0 ", limits)
     finally:
         await launcher.kill(REPLICA, running)
 

@@ -21,7 +21,7 @@ from gateway.pool.models import Pool
 from gateway.pool.nodes import NodeState, node_states
 from gateway.pool.plan import Limits
 from gateway.pool.probe import Probe
-from gateway.pool.repository import PoolRepository
+from gateway.pool.repository import LeaseLost, PoolRepository
 from gateway.pool.spec import EngineSpec
 from gateway.pool.static import StaticLauncher
 from gateway.pool.supervisor import Supervisor
@@ -134,6 +134,46 @@ async def test_a_supervisor_without_the_lease_does_nothing(bench: Bench) -> None
         await session.execute(text(held))
     assert not await bench.supervisor.step()
     assert await bench.replicas() == []
+
+
+async def test_two_supervisors_start_nothing_twice_and_a_late_one_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both look at the same node. The first is paused past its lease without noticing; the other adopts what it had
+    started, and what the first would do then is refused by the database."""
+    monkeypatch.setattr("gateway.pool.repository.LEASE_S", 3600.0)  # however long a step takes here
+    first = bench.supervisor
+    monkeypatch.setattr("gateway.pool.supervisor.own_identity", lambda: "elsewhere/1/1")
+    second = bench.another()
+    await bench.want(stub_spec(min_replicas=2))
+
+    async def ready(count: int, *stepping: Supervisor) -> list[ReplicaView]:
+        for _ in range(2400):
+            await asyncio.gather(*(one.step() for one in stepping))
+            replicas = await bench.replicas()
+            assert len(replicas) <= count
+            if [one.state for one in replicas] == ["ready"] * count:
+                return replicas
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"never ready: {replicas}")
+
+    before = await ready(2, first, second)
+    assert second._lease is None
+    async with bench.database.write() as session:
+        await session.execute(text("UPDATE supervisor_lease SET expires_at = now() - interval '1 s'"))
+    assert not await second.step()
+    assert second._lease is not None
+    await bench.want(stub_spec(min_replicas=3))
+    monkeypatch.setattr("gateway.pool.supervisor.RENEW_S", 3600.0)  # it does not ask whether it still has it
+    with pytest.raises(LeaseLost):
+        await first.step()
+    assert [one.id for one in await bench.replicas()] == [one.id for one in before]
+    after = await ready(3, second)
+    assert [one.epoch for one in after[:2]] == [one.epoch for one in before], "adopted, not started again"
+    running = [mark for one in after for mark in bench.launcher.processes(one.id) if mark.leads_session()]
+    assert sorted(mark.pid for mark in running) == sorted(
+        one.mark.pid for one in after if one.mark is not None
+    )
 
 
 async def test_a_newer_specification_replaces_without_a_gap(bench: Bench) -> None:
