@@ -4,6 +4,7 @@ from gateway.obs.metrics import OTHER, Children, LabelValues, Metrics
 
 
 def test_label_values_come_from_the_registry_only() -> None:
+    """Duty I45: what callers call things is no label."""
     metrics = Metrics()
     metrics.labels.register("tenant", "proj_1")
     metrics.labels.register("model", "tiny")
@@ -29,6 +30,7 @@ def test_rendered_text_holds_what_was_counted() -> None:
 
 
 def test_two_processes_in_one_interpreter_do_not_share_counts() -> None:
+    """Duty I45: one process is one replica with counts of its own, which whoever scrapes them adds up."""
     first, second = Metrics(), Metrics()
     first.limiter_cache_failures.inc()
     assert "tollway_limiter_cache_failures_total 0.0" in second.render().decode()
