@@ -32,7 +32,7 @@ class CoreConfig:
     max_num_queued_tokens: int = 1_048_576
     """Prompt tokens that may wait; a lone request may exceed it."""
     queue_timeout_s: float = 60.0
-    """A request that never got a row after this long is told that the server is overloaded."""
+    """A request that got no row for this long, or none again, is told that the server is overloaded."""
     steps_in_flight: int = 2
     """2: step N+1 is scheduled and launched while N runs. 1: one after the other."""
     closes_late: bool = False

@@ -303,6 +303,14 @@ class KVManager:
         holders = self._count_holders(requests)
         return sum(self.pool.num_holders(page) == count for page, count in holders.items())
 
+    def num_in_tables(self, requests: Iterable[Request]) -> int:
+        """Pages in their tables; one that they share counts for each. Costs nothing, unlike `num_exclusive`."""
+        return sum(
+            len(table) - first
+            for request in requests
+            for table, first in zip(request.tables, request.first_held, strict=True)
+        )
+
     def usage(self) -> float:
         return self.pool.num_held / self.pool.num_blocks
 

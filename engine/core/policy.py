@@ -35,6 +35,17 @@ MOST_PASSED_OVER = 16
 """Requests in line that are tried in one step."""
 
 
+MOST_PREEMPTED = 3
+"""So often a request may lose what it computed. Then it stays, one of its kind at a time: under a load that never ends
+it would be begun for ever, and never be done."""
+
+
+def stays(running: Iterable[Request]) -> Request | None:
+    """The one that was preempted often enough; of several the one that came first."""
+    often = [request for request in running if request.num_preempted >= MOST_PREEMPTED]
+    return min(often, key=seniority, default=None)
+
+
 def persistence(request: Request) -> tuple[int, int, int]:
     """Sort key: who is preempted sooner comes first. Lowest class, then least computed work, then last come."""
     return -request.class_rank, request.num_computed, -request.sequence
@@ -42,8 +53,10 @@ def persistence(request: Request) -> tuple[int, int, int]:
 
 def choose_victim(running: Iterable[Request]) -> Request:
     """The request with the most work of the highest class is never chosen while another runs, so something
-    always gets to its end."""
-    return min(running, key=persistence)
+    always gets to its end; nor is the one that `stays`."""
+    among = sorted(running, key=persistence)
+    kept = stays(among)
+    return next((request for request in among if request is not kept), among[0])
 
 
 def seniority(request: Request) -> tuple[int, int]:

@@ -83,6 +83,10 @@ class Request:
     publish_at: int = 0
     """Number of tokens, known and computed, that fills the next page to publish."""
 
+    num_preempted: int = 0
+    """How often it lost its row."""
+    lost_row_s: float | None = None
+    """When the line first saw it without the row that it had."""
     num_kept: int = 0
     """Tokens computed when it was preempted, if their pages are to be kept for it."""
     kept: list[list[int]] = field(default_factory=list)

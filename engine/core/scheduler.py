@@ -301,7 +301,8 @@ class Scheduler:
                 continue
             if request.blocked_s is None:
                 request.blocked_s = now
-            if awaited is None and now - request.blocked_s >= policy.PASSED_OVER_S:
+            is_due = now - request.blocked_s >= policy.PASSED_OVER_S
+            if awaited is None and is_due and yielding.may_hold_room(request, self.kv):
                 awaited = request
         return False
 
@@ -373,14 +374,18 @@ class Scheduler:
         request.num_kept, request.num_computed = request.num_computed if keeps else 0, 0
         self._leave_row(request)
         self.waiting.put_back(request)
+        request.num_preempted += 1
         self.num_preemptions += 1
 
     # Between classes and ids
 
     def _make_way(self) -> None:
-        """The lower class gives up rows and pages for the upper one, if it had its share."""
-        if self.rows.num_of_class[1] and self.waiting.num_of_class(0) and self._floor.has_enough:
-            for request, victims in yielding.to_upper_class(self.rows, self.waiting, self.kv, self._leaving):
+        """The lower class gives up rows and pages for the upper one, all but its share if it has not had that yet."""
+        if self.rows.num_of_class[1] and self.waiting.num_of_class(0):
+            yields = yielding.to_upper_class(
+                self.rows, self.waiting, self.kv, self._leaving, has_enough=self._floor.has_enough
+            )
+            for request, victims in yields:
                 request.blocked_s = float("-inf")
                 for victim in victims:
                     self._preempt(victim)

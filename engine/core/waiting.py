@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 
 from engine.core.config import CoreConfig
 from engine.core.fairness import Account, FairQueue, part_of_line
@@ -110,6 +110,7 @@ class WaitingLine:
     def put_back(self, request: Request) -> None:
         """Preempted: it goes before every fresh request of its class, for free."""
         assert request.was_admitted
+        request.lost_row_s = None
         insort(self._preempted[request.class_rank], request, key=lambda each: each.sequence)
         self._count(request, 1)
 
@@ -161,9 +162,16 @@ class WaitingLine:
         self._fresh[request.class_rank].retire(request)
 
     def overdue(self, now: float) -> list[Request]:
-        """Requests that wait longer than the queue timeout and never had a row. They stay in line."""
+        """Requests that wait longer than the queue timeout: for their first row, or since they lost one. They stay
+        in line."""
         latest = now - self._config.queue_timeout_s
-        return list(takewhile(lambda request: request.arrival_s <= latest, self._arrivals))
+        late = list(takewhile(lambda request: request.arrival_s <= latest, self._arrivals))
+        for request in chain(*self._preempted):
+            if request.lost_row_s is None:
+                request.lost_row_s = now
+            elif request.lost_row_s <= latest:
+                late.append(request)
+        return late
 
     def observe(self, now: float, admitted: list[Request]) -> None:
         tokens = sum(request.num_prompt_tokens for request in admitted)

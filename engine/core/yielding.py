@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from engine.core import policy
+from engine.core.floor import SHARE
 from engine.core.kv import KVManager
 from engine.core.request import Request
 from engine.core.rows import Rows
@@ -17,12 +18,19 @@ from engine.core.waiting import WaitingLine
 
 
 def to_upper_class(
-    rows: Rows, waiting: WaitingLine, kv: KVManager, leaving: Iterable[Request]
+    rows: Rows, waiting: WaitingLine, kv: KVManager, leaving: Iterable[Request], *, has_enough: bool
 ) -> Iterator[tuple[Request, list[Request]]]:
     """(request of the upper class that waits, those of the lower class to preempt for it), where that is enough
-    to admit it. `leaving`: preempted or finished before, their pages are coming."""
-    lower = [request for request in rows.running() if request.class_rank and request.num_pending > 0]
+    to admit it. `leaving`: preempted or finished before, their pages are coming. `has_enough`: the lower class had
+    its share of the time; else it keeps its share of rows and pages."""
+    running = [request for request in rows.running() if request.class_rank]
+    kept = policy.stays(running)
+    lower = [request for request in running if request.num_pending > 0 and request is not kept]
     lower.sort(key=policy.persistence)
+    if not has_enough:
+        lower = lower[: _num_beyond_share(lower, running, len(rows.seats), kv)]
+    if not lower:
+        return
     num_rows = rows.num_free
     num_pages = kv.pool.num_free + kv.num_exclusive(leaving)
     num_pages -= policy.headroom_pages(rows.num_running, kv.num_groups)
@@ -41,6 +49,11 @@ def to_upper_class(
         if victims:
             yield request, victims
         num_rows, num_pages = num_rows - 1, num_pages - wanted - kv.num_groups
+
+
+def may_hold_room(request: Request, kv: KVManager) -> bool:
+    """Whether others wait while pages become free for it: of the lower class, for its share of them and not more."""
+    return request.class_rank == 0 or request.pages_wanted <= SHARE * kv.pool.num_blocks
 
 
 def lower_class_waits(rows: Rows, waiting: WaitingLine, plan: StepPlan) -> bool:
@@ -76,3 +89,15 @@ def may_pass(request: Request, awaited: Request, kv: KVManager) -> bool:
     if mine is None or other is None or mine is other:
         return False
     return mine.num_pages + kv.peak_pages(request.num_tokens) <= other.num_pages
+
+
+def _num_beyond_share(
+    victims: Sequence[Request], running: Sequence[Request], num_seats: int, kv: KVManager
+) -> int:
+    """How many of them to preempt until the lower class, which runs `running`, has its share of rows and pages."""
+    num_rows, num_pages = len(running), kv.num_in_tables(running)
+    for place, request in enumerate(victims):
+        if num_rows <= SHARE * num_seats and num_pages <= SHARE * kv.pool.num_blocks:
+            return place
+        num_rows, num_pages = num_rows - 1, num_pages - kv.num_in_tables([request])
+    return len(victims)

@@ -36,11 +36,11 @@ def long(number: int) -> AddRequest:
     return request(f"long{number}", 128_000, 100, fairness_id="long")
 
 
-def batch(rng: random.Random, count: int) -> list[AddRequest]:
+def batch(rng: random.Random, count: int, prompts: tuple[int, int] = (1000, 4000)) -> list[AddRequest]:
     return [
         request(
             f"batch{number}",
-            rng.randint(1000, 4000),
+            rng.randint(*prompts),
             rng.randint(100, 400),
             fairness_id=f"jobs{number % 2}",
             request_class="batch",
@@ -92,12 +92,14 @@ def test_with_turns_of_equal_tokens_they_would(monkeypatch: pytest.MonkeyPatch) 
     assert p95(story.ttft_s for story in served(beside_long_prompts(1), "chat")) > 2 * TTFT_S
 
 
-def beside_batch(load: float, seed: int, **changes: object) -> Virtual:
+def beside_batch(
+    load: float, seed: int, *, prompts: tuple[int, int] = (1000, 4000), **changes: object
+) -> Virtual:
     """People's requests with promises, and more batch work than can be done."""
     rng, engine = random.Random(seed), Virtual(settings(**changes))
     promised = chat(rng, ttft_ms=TTFT_S * 1e3, tpot_ms=TPOT_S * 1e3)
     engine.arrive(poisson(rng, load * CHAT_RPS, 40.0, promised))
-    engine.arrive((0.0, message) for message in batch(rng, 400))
+    engine.arrive((0.0, message) for message in batch(rng, 400, prompts))
     engine.run(40.0)
     return engine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.policy import affordable, choose_victim, headroom_pages, step_budget
+from engine.core.policy import MOST_PREEMPTED, affordable, choose_victim, headroom_pages, step_budget
 from engine.core.request import Request
 from tests.engine.core.harness import add, config
 
@@ -28,6 +28,17 @@ def test_batch_goes_before_interactive_however_far_it_is() -> None:
 def test_between_equals_the_last_come_goes() -> None:
     last = request(7, 10)
     assert choose_victim([request(3, 10), last, request(5, 10)]) is last
+
+
+def test_who_was_preempted_often_is_not_chosen_while_another_runs() -> None:
+    often, other = request(0, 10, "batch"), request(1, 90)
+    often.num_preempted = MOST_PREEMPTED - 1
+    assert choose_victim([other, often]) is often
+    often.num_preempted = MOST_PREEMPTED
+    assert choose_victim([other, often]) is other
+    other.num_preempted = MOST_PREEMPTED
+    assert choose_victim([other, often]) is often, "one at a time: the one of the higher class"
+    assert choose_victim([often]) is often
 
 
 def test_every_running_request_can_take_a_page_in_every_group() -> None:

@@ -143,6 +143,17 @@ def test_overdue_are_those_past_the_timeout_that_never_had_a_row() -> None:
     assert late.phase is Phase.WAITING
 
 
+def test_overdue_are_those_who_lost_their_row_that_long_ago() -> None:
+    waiting = line(queue_timeout_s=5.0)
+    request = preempted(waiting, now=0.0)
+    assert waiting.overdue(100.0) == [], "it ran until then"
+    assert waiting.overdue(104.9) == []
+    assert waiting.overdue(105.0) == [request]
+    waiting.remove(request)
+    waiting.put_back(request)
+    assert waiting.overdue(106.0) == [], "it had a row again"
+
+
 def test_who_was_held_elsewhere_is_overdue_by_its_own_arrival() -> None:
     waiting = line(queue_timeout_s=5.0)
     direct, held = lined_up(waiting, now=3.0), lined_up(waiting, now=1.0)

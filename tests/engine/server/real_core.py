@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+from msgspec.structs import replace
+
 from engine.config import EngineConfig
 from engine.core.loop import Loop
 from engine.core_process import GRAMMAR_CACHE_BYTES, _ready, compile_setup, core_config
@@ -15,6 +17,9 @@ from engine.grammar.compiler import Compiler
 from engine.grammar.desk import GrammarDesk
 from engine.messages import CoreInbound, Shutdown, StepOutputs
 from engine.runner.load import build_runner
+
+PATIENCE_S = 600.0
+"""A busy machine may take minutes to start the process that compiles; that is nothing that these tests are about."""
 
 
 class RealCore:
@@ -27,7 +32,8 @@ class RealCore:
         self._runner = built.runner
         self._transport = transport
         self._is_dead = threading.Event()
-        self._compiler = Compiler(compile_setup(config, built))
+        setup = replace(compile_setup(config, built), wall_s=PATIENCE_S)
+        self._compiler = Compiler(setup, start_s=PATIENCE_S)
         transport.wake_on(self._compiler.fileno())
         desk = GrammarDesk(
             self,
@@ -36,7 +42,7 @@ class RealCore:
             GrammarCache(GRAMMAR_CACHE_BYTES),
             time.monotonic,
             max_held=core.max_num_queued_reqs,
-            patience_s=core.queue_timeout_s,
+            patience_s=PATIENCE_S,
         )
         self._loop: Loop[Any] = Loop(desk, built.runner, desk.emit, time.monotonic, core)
         self._thread = threading.Thread(target=self._loop.run, daemon=True)
