@@ -1,0 +1,11 @@
+"""The operator's page knows every setting, metric and alert: its tables are written from the code."""
+
+from scripts.operating import PAGE, render
+
+
+def test_operating_is_complete() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert "`TOLLWAY_SERVER__METRICS_PORT` |" in page
+    assert "`tollway_requests_total` | counter |" in page
+    assert "[TollwayLedgerDrift](runbooks/TollwayLedgerDrift.md) | page |" in page
+    assert page == render(page), "run `python -m scripts.operating` and commit docs/operating.md"
