@@ -30,12 +30,12 @@ def patient(url: str, **changes: Any) -> DatabaseSettings:
     return PatientDatabase(url=SecretStr(url), **changes)
 
 
-async def once_admitted(ledger: Ledger, name: str) -> Hold:
+async def once_admitted(ledger: Ledger, name: str, tenant_id: str = "proj_a") -> Hold:
     """By a new request each time, as callers try again: for ledgers whose limits a slow machine misses now and then."""
     async with asyncio.timeout(60):
         for number in count():
             with suppress(LedgerUnavailable):
-                return await ledger.reserve(reservation(f"{name}_{number}"))
+                return await ledger.reserve(reservation(f"{name}_{number}", tenant_id))
             await asyncio.sleep(0.05)
     raise AssertionError("never admitted")
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.ids import RequestId
-from gateway.ledger.errors import LedgerUnavailable, ReservationFailed
+from gateway.ledger.errors import BudgetExceeded, LedgerUnavailable, ReservationFailed
 from tests.gateway.books import Books, MakeLedger, once_admitted
 from tests.gateway.ledger.builders import reservation, settlement
 
@@ -65,6 +65,27 @@ async def test_a_reservation_past_its_deadline_is_503_and_discarded_when_it_comm
     await ledger.drain()
     assert await books.count("hold") == 0
     assert await books.held_and_spent() == (0, COST)
+
+
+async def test_room_that_somebody_takes_meanwhile_is_an_ordinary_refusal(
+    make_ledger: MakeLedger, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room when it looks, and none when it has waited for the row: the server undoes what was written."""
+    monkeypatch.setattr("gateway.db.LOCK_TIMEOUT_MS", 59_000)
+    await books.add_budget(60_000)
+    ledger = await make_ledger()
+    ledger.release((await ledger.reserve(reservation("first"))).request_id, "test")
+    async with asyncio.timeout(60):
+        while not await books.count("usage_event"):  # noqa: ASYNC110  (the condition is in the database)
+            await asyncio.sleep(0.01)
+    async with books.database.transaction() as connection:
+        await connection.exec_driver_sql("UPDATE budget_period SET spent_nanousd = 20000")
+        second = asyncio.create_task(ledger.reserve(reservation("second")))
+        await books.until_waiting()
+    with pytest.raises(BudgetExceeded):
+        await second
+    assert await books.count("hold") == 0
+    assert await books.held_and_spent() == (0, 20_000)
 
 
 async def test_a_caller_that_leaves_as_the_answer_comes_leaves_no_hold(

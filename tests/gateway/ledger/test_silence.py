@@ -88,9 +88,7 @@ async def test_who_has_no_hard_budget_goes_on_before_a_partition_is_noticed(
     ledger = await make_ledger(url=proxy.url, reserve_timeout_s=1.0, outage_grace_s=600)
     first = await once_admitted(ledger, "first")
     proxy.be_silent()
-    holds = [
-        await ledger.reserve(reservation(f"{name}_goes_on", name)) for name in ("proj_soft", "proj_free")
-    ]
+    holds = [await once_admitted(ledger, tenant, tenant) for tenant in ("proj_soft", "proj_free")]
     assert not any(hold.is_recorded for hold in holds)
     with pytest.raises(LedgerUnavailable):
         await ledger.reserve(reservation("refused", "proj_hard"))

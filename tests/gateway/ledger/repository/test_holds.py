@@ -92,7 +92,8 @@ async def test_batches_that_wait_for_a_row_see_what_it_has_become(books: Books) 
 async def _take_if_room(books: Books, names: list[str], limit: int | None, revision: int = 1) -> bool:
     budget = BudgetLimit("b1", "tenant", "proj_a", None, "monthly", "UTC", limit or 0, limit is not None)
     holds = [replace(hold(name), takes=TAKES[:1]) for name in names]
-    async with books.database.statement() as connection:
+    async with books.database.transaction() as connection:
+        await connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
         return await take_if_room(connection, "run_1", holds, {KEY: 7 * len(names)}, {KEY: budget}, revision)
 
 
