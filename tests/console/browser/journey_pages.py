@@ -55,7 +55,7 @@ PAGES = {
     "sso": "/settings?tab=sso",
     "you": "/settings?tab=you",
 }
-_CHECK = """async () => {
+CHECK = """async () => {
   const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]});
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.target + " " + (node.any[0]?.message ?? "")).join(" | ")}`);
 }"""
@@ -94,7 +94,7 @@ async def walk(page: Page, url: str, names: dict[str, str], label: str, width: i
         await page.locator("main h1").wait_for()
         await expect(page.locator(".skeleton")).to_have_count(0)
         await page.evaluate(AXE.read_text())
-        faults += [f"{label} {name}: {fault}" for fault in await page.evaluate(_CHECK)]
+        faults += [f"{label} {name}: {fault}" for fault in await page.evaluate(CHECK)]
         if await page.evaluate("document.documentElement.scrollWidth") > width:
             faults.append(f"{label} {name}: wider than the screen")
         if len(asked) > REQUESTS_MAX:

@@ -3,6 +3,12 @@
 from gateway.alerts.backoff import SCHEDULE_S, delay_s
 
 
+def test_the_schedule() -> None:
+    """At once, then after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h."""
+    hours = [2, 5, 10, 14, 20, 24]
+    assert [*SCHEDULE_S] == [0, 5, 5 * 60, 30 * 60, *(hour * 3_600 for hour in hours)]
+
+
 def test_ten_attempts_then_it_is_given_up() -> None:
     assert [delay_s(attempts, lambda bound: 0) for attempts in range(1, 11)] == [*SCHEDULE_S[1:], None]
     assert sum(SCHEDULE_S) > 3 * 86_400, "a weekend without a receiver is survived"

@@ -107,6 +107,15 @@ def test_nothing_wrong_is_nothing_told() -> None:
     assert simulate(DAY, lambda minute: (int(minute % 60 == 0), 100)) == []
 
 
+def test_an_episode_is_over_only_well_below_what_began_it() -> None:
+    """Between four fifths of a threshold and the threshold nothing begins, and nothing ends."""
+    levels = {}
+    for bad in (145, 143, 116, 115):
+        signals = burn_signals([state(w1h=(bad, 10_000), w5m=(bad, 10_000))])
+        levels[bad] = [one.level for one in signals if one.severity == "page"]
+    assert levels == {145: ["firing"], 143: ["between"], 116: ["between"], 115: []}
+
+
 def test_whom_it_concerns() -> None:
     bad = {"w1h": (500, 1_000), "w5m": (500, 1_000), "w1d": (500, 1_000), "w2h": (500, 1_000)}
     assert burn_signals([state()]) == [], "nothing is said of what is well"
