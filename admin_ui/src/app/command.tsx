@@ -8,6 +8,7 @@ import { useApi } from "@/api/queries";
 import type { Hit } from "@/api/schema";
 import { may } from "@/api/session";
 import { cn } from "@/lib/cn";
+import { useGiveBack } from "@/ui/dialog";
 import { navigation } from "./nav";
 
 interface Target {
@@ -19,6 +20,7 @@ interface Target {
 const SHOWN = 12;
 
 export default function Command({ onClose }: { onClose: () => void }) {
+  const giveBack = useGiveBack(true);
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
   const list = useId();
@@ -45,7 +47,7 @@ export default function Command({ onClose }: { onClose: () => void }) {
     <Dialog.Root open onOpenChange={(next) => !next && onClose()}>
       <Dialog.Portal>
         <Dialog.Overlay className="fixed inset-0 z-40 bg-black/40" />
-        <Dialog.Content aria-describedby={undefined} className="floating rise fixed top-[10vh] left-1/2 z-50 w-[min(560px,calc(100vw-2rem))] -translate-x-1/2 overflow-hidden rounded-lg border bg-raised">
+        <Dialog.Content onCloseAutoFocus={giveBack} aria-describedby={undefined} className="floating rise fixed top-[10vh] left-1/2 z-50 w-[min(560px,calc(100vw-2rem))] -translate-x-1/2 overflow-hidden rounded-lg border bg-raised">
           <Dialog.Title className="sr-only">Jump to</Dialog.Title>
           <input
             role="combobox"

@@ -18,12 +18,29 @@ interface Props {
   children: ReactNode;
 }
 
+/** Whoever closes a dialog goes on where they were: it has no trigger of its own that could take the focus back. */
+export function useGiveBack(open: boolean): (event: Event) => void {
+  const [opener, setOpener] = useState<Element | null>(null);
+  const [was, setWas] = useState(false);
+  if (open !== was) {
+    setWas(open);
+    // Before a field in it takes the focus.
+    if (open) setOpener(document.activeElement);
+  }
+  return (event) => {
+    event.preventDefault();
+    if (opener instanceof HTMLElement) opener.focus();
+  };
+}
+
 export function Dialog({ open, onClose, title, description, wide, children }: Props) {
+  const giveBack = useGiveBack(open);
   return (
     <Radix.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <Radix.Portal>
         <Radix.Overlay className="fixed inset-0 z-40 bg-black/40" />
         <Radix.Content
+          onCloseAutoFocus={giveBack}
           {...(description ? {} : { "aria-describedby": undefined })}
           className={cn(
             "floating rise fixed inset-x-0 bottom-0 z-50 max-h-[92dvh] overflow-y-auto rounded-t-xl border bg-raised p-5 sm:inset-x-auto sm:top-[12vh] sm:bottom-auto sm:left-1/2 sm:max-h-[80vh] sm:w-full sm:-translate-x-1/2 sm:rounded-lg",

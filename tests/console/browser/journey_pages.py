@@ -3,13 +3,15 @@ pictures are left in admin_ui/shots, to be looked at."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import math
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, Request, expect
 
+from gateway.pool.samples import SampleRow, write_samples
 from gateway.slo.evaluator import Evaluator
 from tests.console.browser.history import make_history
 from tests.console.browser.stage import Hand, Stage, open_browser
@@ -73,9 +75,23 @@ async def furnish(stage: Stage) -> dict[str, str]:
     for period, limit in (("monthly", 2_000_000_000), ("daily", 60_000_000)):
         await admin("POST", "/budgets", {"project_id": first, "period": period, "limit_nanousd": limit})
     await admin("POST", f"/projects/{first}/limits", {"served_model": SERVED, "requests_per_min": 60})
+    await sample(stage)
     await Evaluator(gateway.app.database, gateway.app.clock).run_once()
     requests = (await admin("GET", f"/requests?project_id={first}&stream=true&status=ok&limit=1"))["data"]
     return {"tenant": first, "pool": stage.pool_id, "request": requests[0]["id"]}
+
+
+async def sample(stage: Stage) -> None:
+    """An hour of a replica's work, as gateways write it down."""
+    now = datetime.now(UTC)
+    rows = []
+    for step in range(120):
+        swing = 0.5 + 0.5 * math.sin(step / 9)
+        at = now - timedelta(seconds=30 * (120 - step))
+        work = round(4 + 20 * swing), round(max(0, 14 * swing - 8)), 0.2 + 0.6 * swing
+        rows.append(SampleRow(at, "replica_a", stage.pool_id, *work, 0, 9_000 * step))
+    async with stage.gateway.app.database.transaction() as connection:
+        await write_samples(connection, rows)
 
 
 def note(asked: dict[str, int], request: Request) -> None:

@@ -13,6 +13,7 @@ import { Facts, Page, Panel, Section } from "@/ui/page";
 import { Empty, Loaded } from "@/ui/states";
 import type { Column } from "@/ui/table";
 import { Table } from "@/ui/table";
+import { PoolCharts } from "./charts";
 import { PoolStatus } from "./list";
 import { kvTone, loadOf } from "./load";
 import { draftOf, SpecFields, specOf } from "./new";
@@ -67,6 +68,7 @@ function Detail({ pool }: { pool: Pool }) {
           </div>
         ))}
       </Section>
+      <PoolCharts pool={pool.id} />
       <div className="grid gap-x-6 lg:grid-cols-2">
         <Section title="What it runs">
           <Panel className="py-2">

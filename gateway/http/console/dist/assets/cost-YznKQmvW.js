@@ -1,1 +1,0 @@
-import{Z as e}from"./index-DcUp3vbC.js";import{t}from"./explorer-1xuibm9I.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i({tenant:n}){let i=e({strict:!1});return(0,r.jsx)(t,{search:i,fixed:n.id})}export{i as TenantCost};
