@@ -11,13 +11,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.deploy.check import manifests, rules
+from tests.deploy.check import live, manifests, rules
 
 __all__ = ["main"]
 
 PACKAGES = {
     "promtool": "apt-get install prometheus",
-    "prometheus": "apt-get install prometheus",
     "amtool": "apt-get install prometheus-alertmanager",
     "nginx": "apt-get install nginx-light",
     "kubectl": "see kubernetes.io/docs/tasks/tools, version 1.30 or newer",
@@ -35,6 +34,7 @@ class Step:
 STEPS = (
     Step("rules", ("promtool", "amtool"), rules.run),
     Step("manifests", ("kubectl",), manifests.run),
+    Step("nginx", ("nginx",), live.nginx),
 )
 
 
