@@ -151,6 +151,19 @@ async def test_strict_functions_are_constrained(server: Server) -> None:
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("No.", "stop")
 
 
+async def test_only_allowed_functions_can_be_called(server: Server) -> None:
+    """The model is shown all of them, so that nothing else than the grammar keeps it from calling the others."""
+    for names, is_constrained in ((["now"], True), (["get_weather", "now"], False)):
+        tools = [{"type": "function", "function": {"name": name}} for name in names]
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}
+        server.core.script(script(server, "No."))
+        await whole(server, tools=TOOLS, tool_choice=choice)
+        assert "get_weather" in prompt_of(server)
+        grammar = server.core.seen[-1].sampling.grammar
+        assert (grammar is not None) == is_constrained
+        assert grammar is None or ("now" in grammar.text and "get_weather" not in grammar.text)
+
+
 async def test_one_call_ends_the_answer_if_there_may_be_only_one(server: Server) -> None:
     server.core.script(script(server, TWO + " and more" * 200), script(server, TWO + " and more" * 200))
     answer = await whole(server, tools=TOOLS, parallel_tool_calls=False)
