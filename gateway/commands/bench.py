@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.commands.failing import fail
+from gateway.commands.screen import screen
 
 if TYPE_CHECKING:
     from workbench.bench.datasets import Dataset
@@ -104,14 +105,12 @@ def _measure(sweep: "Sweep", servers: "list[Server]", settings: dict[str, Any]) 
 
 def _write(result: "Result", as_json: Path | None, png: Path | None, html: Path | None) -> None:
     """The figures first: a picture that cannot be drawn must not take the measurement with it."""
-    from rich.console import Console
-
     from workbench.bench import results
     from workbench.bench.page import as_page
     from workbench.bench.picture import draw
     from workbench.bench.tables import as_terminal
 
-    Console().print(as_terminal(result))
+    screen().print(as_terminal(result))
     if as_json is not None:
         as_json.write_text(json.dumps(results.as_json(result), indent=1) + "\n", encoding="utf-8")
     if png is not None or html is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from gateway.commands.failing import fail
+from gateway.commands.screen import screen
 
 if TYPE_CHECKING:
     from gateway.admin_client import AdminClient
@@ -20,7 +21,6 @@ Url = Annotated[str, typer.Option("--url", envvar="TOLLWAY_URL", help="The gatew
 AdminKey = Annotated[str | None, typer.Option("--admin-key", envvar="OPENAI_ADMIN_KEY", help="An admin key.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
-_PIPED_COLUMNS = 1000
 HERE = "http://127.0.0.1:8080"
 
 
@@ -46,7 +46,6 @@ def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json
     if as_json:
         typer.echo(json.dumps(list(rows), indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -55,9 +54,7 @@ def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json
         table.add_column(column.rpartition(".")[2], overflow="fold", no_wrap=column == "id")
     for row in rows:
         table.add_row(*(Text(_cell(column, row)) for column in columns))
-    console = Console()
-    # Piped on, a line is a line however long.
-    (console if console.is_terminal else Console(width=_PIPED_COLUMNS)).print(table)
+    screen().print(table)
 
 
 def show_one(found: Mapping[str, Any], as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.commands.failing import fail, one_sentence, read_settings
+from gateway.commands.screen import screen
 
 
 def check(
@@ -24,8 +25,6 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Production checklist against a running installation, by its own settings. Status 1 if a line fails."""
-    from rich.console import Console
-
     from gateway.admin_client import AdminCallFailed
     from gateway.checks import report
     from gateway.checks.gather import Places, gather
@@ -41,5 +40,5 @@ def check(
     if as_json:
         typer.echo(json.dumps(report.as_json(findings), indent=2))
     else:
-        Console().print(report.as_table(findings))
+        screen().print(report.as_table(findings))
     raise typer.Exit(report.exit_status(findings, strict=strict))

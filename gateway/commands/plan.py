@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.commands.failing import fail
+from gateway.commands.screen import screen
 
 if TYPE_CHECKING:
     from workbench.capacity.gpus import Gpu
@@ -62,8 +63,6 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Capacity: weights, KV per token, sequences that fit, replicas and GPUs for a rate."""
-    from rich.console import Console
-
     from workbench.capacity import report
     from workbench.capacity.errors import PlanError
     from workbench.capacity.measured import Slo
@@ -95,7 +94,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(report.as_json(made), indent=2))
     else:
-        Console().print(report.as_table(made))
+        screen().print(report.as_table(made))
 
 
 def _gpu(name: str, memory_gib: float | None, bandwidth: float | None) -> "Gpu":

@@ -47,7 +47,15 @@ def test_140_a_second_at_35_a_replica_are_4_and_1_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("target", "rate", "headroom", "needed"),
-    [(140, 35, 0, 4), (141, 35, 0, 5), (140, 35, 0.2, 5), (0.3, 0.1, 0, 3), (1, 35, 0, 1), (7, 10, 0.3, 1)],
+    [
+        (140, 35, 0, 4),
+        (141, 35, 0, 5),
+        (140, 35, 0.2, 5),
+        (0.3, 0.1, 0, 3),
+        (1, 35, 0, 1),
+        (7, 10, 0.3, 1),
+        (2.1, 0.3, 0, 7),
+    ],
 )
 def test_replicas_for_a_rate(target: float, rate: float, headroom: float, needed: int) -> None:
     assert replicas_for(target, rate, headroom) == needed
