@@ -76,7 +76,7 @@ real-templates: $(VENV)/.with-dev
 alertmanager: $(VENV)/.with-dev
 	$(BIN)/python -m tests.e2e.alertmanager
 
-# The deployment files against the programs that read them: promtool, amtool, kubectl, and an nginx that runs.
+# The deployment files against the programs that read them: promtool, amtool, kubectl, and an nginx and a Prometheus that run.
 # Says which program is missing, and how to install it.
 deploy-check: $(VENV)/.with-dev
 	$(BIN)/python -m tests.deploy.check $(ARGS)

@@ -17,6 +17,7 @@ __all__ = ["main"]
 
 PACKAGES = {
     "promtool": "apt-get install prometheus",
+    "prometheus": "apt-get install prometheus",
     "amtool": "apt-get install prometheus-alertmanager",
     "nginx": "apt-get install nginx-light",
     "kubectl": "see kubernetes.io/docs/tasks/tools, version 1.30 or newer",
@@ -35,6 +36,7 @@ STEPS = (
     Step("rules", ("promtool", "amtool"), rules.run),
     Step("manifests", ("kubectl",), manifests.run),
     Step("nginx", ("nginx",), live.nginx),
+    Step("prometheus", ("prometheus",), live.prometheus),
 )
 
 

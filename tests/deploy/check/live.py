@@ -8,12 +8,17 @@ from pathlib import Path
 
 from tests.tidy.tree import ROOT
 
-__all__ = ["nginx"]
+__all__ = ["nginx", "prometheus"]
 
 
 def nginx() -> str:
     _run("check_nginx.py")
     return "nginx -t takes it; streams pass through it as they come, to two gateways, and to one when the other is gone"
+
+
+def prometheus() -> str:
+    _run("check_prometheus.py")
+    return "a Prometheus scrapes a whole stack, answers every panel, and tells of a queue until it is over"
 
 
 def _run(file: str) -> None:
