@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gateway.batches.repository.files import FilePage, Stored, files_of, insert_file, stored_by
+from gateway.batches.repository.files import (
+    FilePage,
+    Stored,
+    delete_file,
+    files_of,
+    find_file,
+    insert_file,
+    stored_by,
+)
 from gateway.batches.types import FileRow
 from gateway.db import Database
 from gateway.ids import TenantId
@@ -34,3 +42,13 @@ async def test_pages_are_the_tenants_own_and_in_order(database: Database, clock:
         assert await ids(FilePage(10, purpose="batch_output")) == ["file-5"]
         assert await ids(FilePage(10, after="file-2")) == []
         assert await stored_by(connection, TENANT) == Stored(6, 60)
+
+
+async def test_a_file_is_deleted_by_its_tenant_alone(database: Database, clock: ManualClock) -> None:
+    now = clock.now()
+    async with database.transaction() as connection:
+        await insert_file(connection, FileRow(TENANT, "file-1", "batch", "f", 10, now, None), is_ready=True)
+        assert not await delete_file(connection, TenantId("proj_b"), "file-1", now)
+        assert await find_file(connection, TENANT, "file-1", now) is not None
+        assert await delete_file(connection, TENANT, "file-1", now)
+        assert await find_file(connection, TENANT, "file-1", now) is None

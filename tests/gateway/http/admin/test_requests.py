@@ -13,6 +13,7 @@ from gateway.ids import RequestId, TenantId
 from gateway.ledger.adjusting import Adjuster, Adjustment
 from tests.fakes.engine import FakeEngine
 from tests.gateway.http.admin.clients import admin_client
+from tests.gateway.http.admin.people import admin_key, user
 from tests.gateway.usage_events import correct, settled, write
 from tests.harness import PRICES, SERVED, Gateway, Tenant
 
@@ -233,6 +234,20 @@ async def test_a_tenants_key_reads_its_own_and_nothing_else(listed: Tenant, gate
         assert (await get(path))[0] == 403, path
     written = await gateway.request("POST", "/v1/organization/requests", {}, key)
     assert written.status == 405
+
+
+async def test_who_belongs_to_two_projects_reads_no_third(gateway: Gateway, engine: FakeEngine) -> None:
+    """And reads it as soon as it is one of theirs."""
+    tenant, somebody = await gateway.serve(engine), await user(gateway, "member")
+    await gateway.client(tenant).completions.create(model=SERVED, prompt="one")
+    [event] = await gateway.events(1)
+    key, statuses = await admin_key(gateway, "member", somebody), []
+    for project_id in ((await gateway.tenant("one")).id, (await gateway.tenant("two")).id, tenant.id):
+        await gateway.admin("POST", f"/projects/{project_id}/users", {"role": "owner", "user_id": somebody})
+        await gateway.refresh()
+        answer = await gateway.request("GET", f"/v1/organization/requests/{event['request_id']}", key=key)
+        statuses.append(answer.status)
+    assert statuses == [404, 404, 200]
 
 
 async def test_bad_queries(listed: Tenant, gateway: Gateway) -> None:
