@@ -20,7 +20,7 @@ __all__ = ["Engine", "fuzzed_engine"]
 async def fuzzed_engine(folder: Path) -> AsyncIterator[Engine]:
     model = write_tiny_llama(folder / "model")
     (model / "chat_template.jinja").write_text(TEMPLATE + _CLOSED)
-    flags = ("--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
+    flags = ("--tool-call-parser", "hermes", "--reasoning-parser", "qwen3", "--queue-deadline-s", "120")
     journal, log = str(folder / "journal"), folder / "engine.log"
     async with serving(model, "--journal-dir", journal, *flags, log=log) as engine:
         yield engine
