@@ -9,14 +9,14 @@ depends_on = None
 
 _STATEMENTS = (
     """CREATE TABLE pool_node (
-        pool_id VARCHAR NOT NULL,
-        node VARCHAR NOT NULL,
-        phase VARCHAR DEFAULT 'settled' NOT NULL,
-        reason VARCHAR DEFAULT '' NOT NULL,
+        pool_id TEXT NOT NULL,
+        node TEXT NOT NULL,
+        phase TEXT DEFAULT 'settled' NOT NULL,
+        reason TEXT DEFAULT '' NOT NULL,
         since TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
         replicas INTEGER,
         scaled_at TIMESTAMP WITH TIME ZONE,
-        scaled_for VARCHAR,
+        scaled_for TEXT,
         CONSTRAINT pk_pool_node PRIMARY KEY (pool_id, node),
         CONSTRAINT fk_pool_node_pool_id_pool FOREIGN KEY(pool_id) REFERENCES pool (id),
         CONSTRAINT ck_pool_node_phase CHECK (
