@@ -68,7 +68,7 @@ class Rolls:
         """A flag changes that changes no answer. All replicas have to be new ones in the end, and the old ones gone."""
         spec, generation = self.pool["spec"], self.pool["generation"] + 1
         flags = spec["flags"] | {"drain-timeout-s": spec["flags"]["drain-timeout-s"] + 1}
-        count = spec["min_replicas"]
+        count = spec.get("min_replicas", 1)  # a default is not shown
 
         async def change() -> None:
             path = f"/pools/{self.pool['id']}"
