@@ -110,6 +110,7 @@ async def test_what_is_made_after_the_caller_left_is_overrun(
     end = records(server)[-1]
     assert (end.kind, end.finish_reason) == ("end", "abort")
     assert (end.completion_tokens, end.overrun_tokens) == (5, 40)
+    assert _figure(server, "engine_overrun_tokens_total") == 40
 
 
 async def test_disconnect_without_stream_in_decode(server: Server) -> None:
@@ -304,6 +305,9 @@ async def test_progress_every_64_tokens(server: Server) -> None:
     counts = [r.completion_tokens or 0 for r in records(server)]
     assert all(0 <= after - before <= 64 for before, after in pairwise(counts))
     assert counts[-1] == 401
+    assert _figure(server, "vllm:inter_token_latency_seconds_count") == 400, (
+        "one for each token but the first"
+    )
 
 
 async def test_abort_by_the_gateway_ends_the_answer_with_its_usage(server: Server) -> None:
@@ -333,10 +337,15 @@ async def test_limits_of_the_gateway(server: Server) -> None:
             "/v1/chat/completions", json=CHAT, headers={"x-max-prompt-tokens": "5"}
         ) as answer:
             assert (answer.status, (await answer.json())["error"]["code"]) == (400, "context_length_exceeded")
+        length = str(len(server.core.seen[0].prompt_token_ids))
+        async with session.post(
+            "/v1/chat/completions", json={**CHAT, "max_tokens": 1}, headers={"x-max-prompt-tokens": length}
+        ) as answer:
+            assert answer.status == 200, "as long as it may be"
         body = {**CHAT, "max_tokens": 1, "cache_salt": "mine"}
         async with session.post("/v1/chat/completions", json=body, headers=headers) as answer:
             assert answer.status == 200
-    first, second = server.core.seen
+    first, _, second = server.core.seen
     assert (first.cache_salt, first.request_class) == (b"\x0a\x0b", "batch")
     assert (first.ttft_ms, first.tpot_ms, first.max_kv_fraction) == (900.0, 40.0, 0.5)
     assert second.cache_salt not in (first.cache_salt, b"", b"mine")
@@ -370,6 +379,10 @@ async def _open_stream(
 
 
 def _disconnects(server: Server) -> int:
+    return _figure(server, "engine_client_disconnects_total")
+
+
+def _figure(server: Server, name: str) -> int:
     text = server.services.metrics.render(server.services.bridge.load, None)
-    line = next(x for x in text.splitlines() if x.startswith("engine_client_disconnects_total"))
+    line = next(x for x in text.splitlines() if x.startswith(f"{name}{{"))
     return int(line.split()[-1])
