@@ -16,6 +16,12 @@ STUB = Path(__file__).parent / "stub"
 KEY = "the-key"
 
 
+@pytest.fixture(autouse=True)
+def _long_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a step takes here."""
+    monkeypatch.setattr("gateway.pool.repository.LEASE_S", 3600.0)
+
+
 @pytest.fixture
 def launcher(tmp_path: Path) -> LocalLauncher:
     return _launcher(tmp_path)

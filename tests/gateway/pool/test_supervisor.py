@@ -141,7 +141,6 @@ async def test_two_supervisors_start_nothing_twice_and_a_late_one_changes_nothin
 ) -> None:
     """Both look at the same node. The first is paused past its lease without noticing; the other adopts what it had
     started, and what the first would do then is refused by the database."""
-    monkeypatch.setattr("gateway.pool.repository.LEASE_S", 3600.0)  # however long a step takes here
     first = bench.supervisor
     monkeypatch.setattr("gateway.pool.supervisor.own_identity", lambda: "elsewhere/1/1")
     second = bench.another()
@@ -318,17 +317,17 @@ async def test_a_queue_brings_more_replicas_and_its_end_fewer(bench: Bench, tmp_
     """Real processes that say what they are told to."""
     says = tmp_path / "says"
 
-    def say_load(running: int, waiting: int) -> None:
+    def say_load(running: int, waiting: int, delay_ms: int) -> None:
         fresh = tmp_path / "says.new"
-        fresh.write_text(json.dumps({"running": running, "waiting": waiting}))
+        fresh.write_text(json.dumps({"running": running, "waiting": waiting, "delay_ms": delay_ms}))
         fresh.replace(says)
 
-    say_load(2, 100)
+    say_load(2, 100, 1500)
     quick = {"up_after_s": 1, "down_after_s": 1, "cooldown_s": 0}
     spec = {"max_replicas": 2, "scaling": quick, "flags": {"says": str(says)}}
     await bench.want(stub_spec(**spec))
     await bench.until_ready(2)
-    say_load(0, 0)
+    say_load(0, 0, 0)
     await bench.until_ready(1)
     async with bench.database.read() as session:
         told = (await node_states(session, [PoolId("pool_stub")]))[0]

@@ -1,8 +1,8 @@
 """A stand-in for an engine process: `python -m engine serve …` with this directory on PYTHONPATH.
 
 It answers status, drain and model list like the real one, loads for `--load-s` seconds or until the file
-`--load-until` is there, and ends at once with `--crash CODE`. What the file `--says` has is in its status. Its epoch is its pid. `--helper` starts a child, as
-the real one starts its core.
+`--load-until` is there, and ends at once with `--crash CODE`. What the file `--says` has is in its status, and `delay_ms` in
+its prediction. Its epoch is its pid. `--helper` starts a child, as the real one starts its core.
 """
 
 import json
@@ -25,6 +25,10 @@ READY_AT = time.monotonic() + float(flag("--load-s", "0"))
 DRAINING = threading.Event()
 
 
+def said() -> dict[str, int]:
+    return json.loads(Path(SAYS).read_text()) if SAYS else {}
+
+
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         internal = self.path.startswith("/internal/")
@@ -32,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         loaded = time.monotonic() > READY_AT and (not LOAD_UNTIL or os.path.exists(LOAD_UNTIL))
         state = "draining" if DRAINING.is_set() else "ready" if loaded else "starting"
-        says = json.loads(Path(SAYS).read_text()) if SAYS else {}
+        says = said()
         if self.path == "/metrics":
             gauges = {name: says.get(name, 0) for name in ("running", "waiting")}
             self.reply(200, "".join(f"vllm:num_requests_{name} {value}\n" for name, value in gauges.items()))
@@ -58,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, status: int, text: str) -> None:
         content = text.encode()
         self.send_response(status)
-        self.send_header("x-engine-predicted-delay-ms", "1500")
+        self.send_header("x-engine-predicted-delay-ms", str(said().get("delay_ms", 1500)))
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
