@@ -32,9 +32,12 @@ from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from gateway.pool.process import ProcessMark
 from tests.patience import PatientDatabase
+from tests.seeds import are_fixed
 
 # How long an example takes says nothing on a busy machine.
-settings.register_profile("busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy", settings(), deadline=None, derandomize=are_fixed(), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("busy")
 
 _PREFIX = "tollway-test-"

@@ -25,6 +25,7 @@ from engine.server import segments
 from engine.server.journal import PROGRESS_TOKENS, Record
 from engine.server.journal_reader import read_page
 from tests.engine.test_process import CHAT, KEY, Engine, running_engine
+from tests.seeds import seed_of_test
 
 ROUNDS = int(os.environ.get("JOURNAL_ROUNDS", "1"))
 CALLERS = 10
@@ -84,8 +85,7 @@ class Load:
 
 
 async def test_no_kill_loses_or_tears_a_record(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print("seed", seed)
+    seed = seed_of_test()
     load = Load(random.Random(seed))
     killed: Counter[str] = Counter()
     for _ in range(ROUNDS):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from tests.seeds import seed_of_test
+
 
 @pytest.fixture
 def seed() -> int:
-    """A fresh seed per test, printed so that a failure can be repeated."""
-    value = random.SystemRandom().randrange(2**31)
-    print(f"seed={value}")
+    """The test's own, and torch's."""
+    value = seed_of_test()
     torch.manual_seed(value)
     return value
 

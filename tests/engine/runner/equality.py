@@ -9,8 +9,10 @@ from tests.engine.runner.driver import Running
 
 
 def assert_same_tokens(one: Running, other: Running, margin: float) -> None:
-    """Both ran with log-probabilities of the whole vocabulary. Where they first differ, the two tokens'
-    scores in `one` (noise included) must lie within `margin`."""
+    """Both ran with log-probabilities of the whole vocabulary. Where they first differ, the two tokens' scores in `one`
+    (noise included) must lie within `margin`, which is of logits: a temperature below 1 stretches it as it does them."""
+    if one.sampling.temperature > 0:
+        margin /= min(1.0, one.sampling.temperature)
     assert len(one.outputs) == len(other.outputs) > 0
     for index, (a, b) in enumerate(zip(one.outputs, other.outputs, strict=True)):
         if a != b:

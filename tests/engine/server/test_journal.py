@@ -19,6 +19,7 @@ import pytest
 from engine.server import journal, segments
 from engine.server.journal import Journal, Record, close_orphans
 from engine.server.journal_reader import read_page
+from tests.seeds import seed_of_test
 
 ROOT = Path(__file__).resolve().parents[3]
 WRITER = """
@@ -55,8 +56,7 @@ def names(directory: Path) -> list[str]:
 
 def test_kill_9_loses_and_tears_nothing(tmp_path: Path) -> None:
     """Eight writers, two at a time in one directory, each killed at a random moment."""
-    seed = random.SystemRandom().randrange(2**32)
-    print("seed", seed)
+    seed = seed_of_test()
     rng = random.Random(seed)
     said: list[str] = []
     for _ in range(4):

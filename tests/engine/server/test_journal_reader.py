@@ -14,6 +14,7 @@ from engine.server import journal, segments
 from engine.server.journal import Journal, Record, close_orphans
 from engine.server.journal_reader import CursorError, read_page
 from engine.server.segments import list_segments
+from tests.seeds import seed_of_test
 
 
 def write(writer: Journal, name: str, request_id: str = "gw") -> None:
@@ -22,8 +23,7 @@ def write(writer: Journal, name: str, request_id: str = "gw") -> None:
 
 async def test_random_writers_and_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers come, write, rotate, close or die; a reader with small pages sees each record exactly once."""
-    seed = random.SystemRandom().randrange(2**32)
-    print("seed", seed)
+    seed = seed_of_test()
     rng = random.Random(seed)
     monkeypatch.setattr(journal, "SEGMENT_BYTES", 3_000)
     monkeypatch.setattr(segments, "BLOCK_BYTES", 800)

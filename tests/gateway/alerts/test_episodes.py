@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gateway.alerts.episodes import Level, Signal, Steps
 from tests.gateway.alerts.logbook import Logbook
+from tests.seeds import seed_of_test
 
 
 class Book(Logbook):
@@ -46,8 +47,7 @@ def test_a_scope_that_is_gone_is_quiet() -> None:
 
 
 def test_whatever_flickers_faster_than_the_hold_is_one_episode() -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = seed_of_test()
     draw, book, minute = random.Random(seed), Book(), 0
     while minute < 500:
         book.tell(minute, a="firing")

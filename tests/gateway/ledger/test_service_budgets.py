@@ -15,6 +15,7 @@ from gateway.ledger.types import Hold
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.seeds import seed_of_test
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 BOUND = 50_000
@@ -58,8 +59,7 @@ async def test_sixteen_writers_lose_no_increment_and_meet_no_deadlock(
     make_ledger: MakeLedger, books: Books
 ) -> None:
     """Duty B16: gateways share budgets. Sixteen of them, on overlapping sets of eight rows, some of which refuse."""
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
+    seed = seed_of_test()
     draw = random.Random(seed)
     scopes = [(None, None)]
     scopes += [("proj_a", None), ("proj_b", None)]

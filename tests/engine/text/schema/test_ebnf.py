@@ -17,6 +17,7 @@ from engine.text.schema.ebnf import (
     without,
 )
 from tests.grammars import accepts, bound
+from tests.seeds import seed_of_test
 
 
 @pytest.mark.parametrize(
@@ -43,8 +44,7 @@ def test_large_sets_are_written_by_what_they_leave_out() -> None:
 
 
 def test_sets_behave_like_sets() -> None:
-    seed = random.SystemRandom().randrange(2**31)
-    print(f"seed={seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
 
     def some() -> tuple[tuple[int, int], ...]:

@@ -16,6 +16,7 @@ import pytest
 from engine.text.schema import schema_grammar
 from engine.text.schema.formats import FORMATS
 from tests.grammars import accepts, bound, walk
+from tests.seeds import seed_of_test
 
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 CHECKS: dict[str, Callable[[str], object]] = {
@@ -52,8 +53,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats(name: str) -> None:
-    seed = random.SystemRandom().randrange(2**31)
-    print(f"seed={seed}")
+    seed = seed_of_test()
     draw, grammar = random.Random(seed), bound("ebnf", schema_grammar({"type": "string", "format": name}))
     assert accepts(grammar, json.dumps(EXAMPLES[name]))
     assert not accepts(grammar, '"!"')

@@ -12,6 +12,7 @@ import pytest
 
 from engine.text.schema import SchemaError, schema_grammar
 from tests.grammars import accepts, bound, walk
+from tests.seeds import seed_of_test
 
 POINT = {
     "type": "object",
@@ -176,8 +177,7 @@ def test_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_follows_the_grammar_is_valid(name: str) -> None:
-    seed = random.SystemRandom().randrange(2**31)
-    print(f"seed={seed}")
+    seed = seed_of_test()
     schema, grammar, draw = CASES[name][0], bound("ebnf", schema_grammar(CASES[name][0])), random.Random(seed)
     for _ in range(12):
         answer = walk(grammar, draw, patience=draw.randrange(60))
@@ -263,8 +263,7 @@ def _mutated(schema: Any, draw: random.Random) -> Any:
 
 
 def test_any_schema_is_kept_or_refused() -> None:
-    seed = random.SystemRandom().randrange(2**31)
-    print(f"seed={seed}")
+    seed = seed_of_test()
     draw, num_kept = random.Random(seed), 0
     plain = [
         schema for name, (schema, _, _) in CASES.items() if "pattern" not in name and name != "annotations"

@@ -10,6 +10,7 @@ import pytest
 
 from engine.text.schema.numbers import INTEGER, NUMBER, integer_between, number_between
 from tests.grammars import accepts, bound, walk
+from tests.seeds import seed_of_test
 
 
 def _bounds(draw: random.Random) -> tuple[int, int]:
@@ -18,8 +19,7 @@ def _bounds(draw: random.Random) -> tuple[int, int]:
 
 
 def test_integers() -> None:
-    seed = random.SystemRandom().randrange(2**31)
-    print(f"seed={seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
     for _ in range(15):
         low, high = _bounds(draw)
@@ -46,8 +46,7 @@ def test_one_bound(low: int | None, high: int | None) -> None:
 
 
 def test_decimals() -> None:
-    seed = random.SystemRandom().randrange(2**31)
-    print(f"seed={seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
     for _ in range(15):
         scale = 10 ** draw.randrange(4)

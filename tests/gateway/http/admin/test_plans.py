@@ -23,6 +23,7 @@ from tests.bench.admin_queries import QUERIES, Facts
 from tests.bench.pages import PAGES, REQUESTS_MAX
 from tests.bench.scale_fill import Scale, fill
 from tests.harness import Gateway
+from tests.seeds import seed_of_test
 
 EVENTS = 100_000
 
@@ -36,8 +37,7 @@ async def test_no_question_reads_a_partition_in_sequence(
     await fill(database_url, Scale(EVENTS, datetime.now(UTC)))
     connection = await asyncpg.connect(database_url)
     await connection.execute("SET random_page_cost = 1.1")
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
     async with Gateway(database_url, cache_url, tmp_path) as gateway:
         facts = await Facts.of(gateway)

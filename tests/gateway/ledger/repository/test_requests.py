@@ -12,6 +12,7 @@ from gateway.db import Database
 from gateway.ledger.repository import requests as module
 from gateway.ledger.repository.requests import EventCursor, RequestFilter, RequestReader
 from tests.gateway.usage_events import settled, write
+from tests.seeds import seed_of_test
 
 MIDNIGHT = datetime(2026, 3, 29, tzinfo=UTC)
 
@@ -43,8 +44,7 @@ async def test_any_search_finds_each_once(database: Database, monkeypatch: pytes
     """Duty C23: with slices of a few events, so that every search jumps, random filters find what they should."""
     monkeypatch.setattr(module, "SLICE", 7)
     monkeypatch.setattr(module, "SLICES_MAX", 2)
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
     choices = {
         "tenant_id": ("proj_a", "proj_a", "proj_b"),

@@ -22,6 +22,7 @@ from gateway.ledger.repository.usage import (
     UsageSums,
 )
 from tests.gateway.usage_events import correct, settled, write
+from tests.seeds import seed_of_test
 
 MIDNIGHT = datetime(2026, 10, 25, tzinfo=UTC)
 START = int(MIDNIGHT.timestamp())
@@ -85,8 +86,7 @@ def _recomputed(
 
 async def test_reading_equals_recomputing(database: Database) -> None:
     """Duty A9: what the rollups answer is what the events add up to, corrections included, for any question."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
     events = await _random_events(database, draw)
     filters: list[tuple[UsageFilter, Any]] = [

@@ -19,6 +19,7 @@ from gateway.slo.types import Sums
 from tests.gateway.books import Books, books
 from tests.gateway.slo.test_matching import objective
 from tests.gateway.usage_events import correct, fold_all, settled, write
+from tests.seeds import seed_of_test
 
 __all__ = ["books"]
 
@@ -103,8 +104,7 @@ async def test_a_correction_of_the_price_is_no_second_request(books: Books, data
 
 async def test_hours_days_and_histograms_are_sums_of_the_minutes(books: Books, database: Database) -> None:
     """Equal to a recount from the events themselves, in whatever order they were folded."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = seed_of_test()
     draw = random.Random(seed)
     wanted = [
         settled(
