@@ -73,14 +73,15 @@ def _schemas(document: Any, found: Any) -> Iterator[dict[str, Any]]:
 
 
 async def test_no_body_sets_what_is_not_the_callers(gateway: Gateway) -> None:
-    """Mass assignment: every object of every admin body refuses the fields that it does not list."""
+    """Mass assignment: every object of every admin body refuses the fields that it does not list. But for a question to a
+    model: its fields are the data plane's, and are judged there."""
     document = await gateway.admin("GET", "/openapi.json")
     seen = 0
     bodies = [
         (path, method, operation.get("requestBody", {}))
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
-        if path.startswith("/v1/organization/")
+        if path.startswith("/v1/organization/") and not path.endswith("/chat/completions")
     ]
     for path, method, body in bodies:
         for schema in _schemas(document, body):

@@ -161,6 +161,10 @@ async def the_pools(gateway: Gateway, engine: FakeEngine) -> None:
     route = {"served_model": "another", "pool_id": pool, "sku": SKU}
     made = (await gateway.admin("POST", "/routes", route))["id"]
     await gateway.admin("GET", "/routes")
+    green = (await gateway.admin("POST", "/pools", {"name": "green", "spec": spec}))["id"]
+    await gateway.replica(green, engine)
+    for here, there in ((pool, green), (green, pool)):
+        await gateway.admin("POST", f"/pools/{here}/switch", {"to_pool_id": there})
     for one, change in ((f"/routes/{made}", {"published": False}), (f"/pools/{pool}", {"name": "x"})):
         await gateway.admin("GET", one)
         await gateway.admin("POST", one, change)
