@@ -1,4 +1,4 @@
-"""How fast the ledger is with everything on one budget: `python -m tests.bench.ledger [--seconds 10] [--callers 10]`.
+"""How fast the ledger is with everything on one budget: `python -m tests.bench.ledger [--seconds 10] [--callers 8]`.
 
 Starts a durable Postgres of its own (or takes --url), then measures in one run, in slices that alternate so that a busy
 machine slows all of them alike: a bare commit, a bare group-committed INSERT of the rows that a settlement writes, and
@@ -34,7 +34,7 @@ from tests.bench.ledger_gateway import Gateway
 from tests.gateway.ledger.builders import reservation, settlement
 
 GATEWAYS = 2
-CALLERS = 10
+CALLERS = 8
 BATCH = 64
 SLICES = 5
 
