@@ -10,6 +10,7 @@ COPY gateway gateway
 COPY engine engine
 COPY kernels kernels
 COPY migrations migrations
+COPY workbench workbench
 # The CPU build of torch, which is a tenth of the other one.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN python -m venv /opt/tollway \

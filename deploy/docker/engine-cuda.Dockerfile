@@ -12,6 +12,7 @@ COPY gateway gateway
 COPY engine engine
 COPY kernels kernels
 COPY migrations migrations
+COPY workbench workbench
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cu130
 RUN python -m venv /opt/tollway \
     && /opt/tollway/bin/pip install --no-cache-dir -c constraints-gpu.txt --extra-index-url ${TORCH_INDEX} '.[engine]'

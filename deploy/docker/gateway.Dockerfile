@@ -13,6 +13,7 @@ COPY gateway gateway
 COPY engine engine
 COPY kernels kernels
 COPY migrations migrations
+COPY workbench workbench
 RUN python -m venv /opt/tollway \
     && /opt/tollway/bin/pip install --no-cache-dir -c constraints.txt '.[gateway]'
 

@@ -88,6 +88,17 @@ def test_images_run_as_nobody_from_a_pinnable_base(file: Path) -> None:
     assert "*" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
+def test_images_hold_the_whole_distribution(file: Path) -> None:
+    """What is not copied is not installed, and the command that needs it ends in a traceback."""
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packages = {name.removesuffix("*") for name in built["packages"]["find"]["include"]}
+    copied = re.findall(r"^COPY (\w+) (\w+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert dict(copied) == {name: name for name in packages}
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in packages} <= set(allowed)
+
+
 def test_images_start_what_exists() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     for file in DOCKERFILES:
