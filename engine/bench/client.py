@@ -52,16 +52,8 @@ async def _run(
     concurrency: int | None,
 ) -> list[Outcome]:
     bodies = {index: _body(target, workload, index) for index in indices}
-    headers = {"content-type": "application/json"}
-    if target.api_key is not None:
-        headers["authorization"] = f"Bearer {target.api_key}"
     places = asyncio.Semaphore(concurrency or len(indices) or 1)
-    async with aiohttp.ClientSession(
-        headers=headers,
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
-        read_bufsize=2**18,
-    ) as session:
+    async with open_session(target) as session:
         start = time.perf_counter()
 
         async def one(index: int, due: float) -> Outcome:
@@ -70,6 +62,19 @@ async def _run(
                 return await send(session, f"{target.base_url}/completions", index, bodies[index])
 
         return await asyncio.gather(*(one(index, due) for index, due in zip(indices, due_s, strict=True)))
+
+
+def open_session(target: Target) -> aiohttp.ClientSession:
+    """With as many connections as there are requests, and all the patience that a full server needs."""
+    headers = {"content-type": "application/json"}
+    if target.api_key is not None:
+        headers["authorization"] = f"Bearer {target.api_key}"
+    return aiohttp.ClientSession(
+        headers=headers,
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
+        read_bufsize=2**18,
+    )
 
 
 def _body(target: Target, workload: Workload, index: int) -> bytes:

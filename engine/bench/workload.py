@@ -31,11 +31,14 @@ class Workload:
     def arrivals(self, rate: float | None) -> list[float]:
         """Seconds after the start at which each request is due: a Poisson process of `rate` per second, or
         all at once (a closed loop then limits how many run)."""
-        if rate is None:
-            return [0.0] * self.num_requests
-        draw = random.Random(f"{self.seed} arrivals")
-        now, times = 0.0, []
-        for _ in range(self.num_requests):
-            times.append(now)
-            now += draw.expovariate(rate)
-        return times
+        return [0.0] * self.num_requests if rate is None else arrivals(self.num_requests, rate, self.seed)
+
+
+def arrivals(count: int, rate: float, seed: int | str) -> list[float]:
+    """A Poisson process of `rate` a second, from the seed."""
+    draw = random.Random(f"{seed} arrivals")
+    now, times = 0.0, []
+    for _ in range(count):
+        times.append(now)
+        now += draw.expovariate(rate)
+    return times

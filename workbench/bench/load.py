@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +16,10 @@ from typing import Any
 
 import aiohttp
 
-from engine.bench.client import Target, send
+from engine.bench.client import Target, open_session, send
 from engine.bench.stats import Outcome
 from workbench.bench.datasets import Conversation, Turn
 
-_TIMEOUT_S = 3600.0
 _TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning)": ?"(?!")|"tool_calls": ?\[')
 """A chat's chunk with something in it: the first often carries a role and the last an end alone."""
 
@@ -34,16 +32,6 @@ class Due:
     at_s: float
 
 
-def arrivals(count: int, rate: float, seed: str) -> list[float]:
-    """A Poisson process of `rate` a second, from the seed."""
-    draw = random.Random(f"{seed} arrivals")
-    now, times = 0.0, []
-    for _ in range(count):
-        times.append(now)
-        now += draw.expovariate(rate)
-    return times
-
-
 async def run_load(
     target: Target,
     load: Sequence[Due],
@@ -52,15 +40,7 @@ async def run_load(
 ) -> list[Outcome]:
     """All requests of all conversations, in the order in which they were sent. `concurrency`: conversations at once.
     `on_done` hears of every request that has ended."""
-    headers = {"content-type": "application/json"}
-    if target.api_key is not None:
-        headers["authorization"] = f"Bearer {target.api_key}"
-    async with aiohttp.ClientSession(
-        headers=headers,
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
-        read_bufsize=2**18,
-    ) as session:
+    async with open_session(target) as session:
         places = asyncio.Semaphore(concurrency or len(load) or 1)
         start = time.perf_counter()
 
@@ -70,8 +50,7 @@ async def run_load(
                 return await _converse(session, target, due.conversation, on_done)
 
         done = await asyncio.gather(*(one(due) for due in load))
-    outcomes = sorted((outcome for outcomes in done for outcome in outcomes), key=lambda o: o.sent_s)
-    return outcomes
+    return sorted((outcome for outcomes in done for outcome in outcomes), key=lambda o: o.sent_s)
 
 
 async def _converse(

@@ -13,9 +13,10 @@ from typing import Any
 
 from engine.bench.client import Target
 from engine.bench.stats import Objectives, Outcome
+from engine.bench.workload import arrivals
 from workbench.bench.datasets import Dataset
 from workbench.bench.errors import BenchError
-from workbench.bench.load import Due, arrivals, run_load
+from workbench.bench.load import Due, run_load
 from workbench.bench.results import Point, Result, Run, point_of
 
 __all__ = ["Objectives", "Server", "Sweep", "Target", "Watcher", "conversations_at", "run_sweep"]

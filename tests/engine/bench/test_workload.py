@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from engine.bench.workload import Workload
+from engine.bench.workload import Workload, arrivals
 
 
 def test_prompts_have_exact_length_and_a_shared_beginning() -> None:
@@ -29,3 +29,10 @@ def test_arrivals_of_a_closed_loop_are_at_once_and_poisson_ones_keep_the_rate() 
     assert mean == pytest.approx(1 / 8, rel=0.03)
     deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
     assert deviation == pytest.approx(mean, rel=0.05), "exponential gaps deviate by their mean"
+
+
+def test_arrivals_have_the_rate_and_follow_from_the_seed() -> None:
+    times = arrivals(4000, 50.0, "3")
+    assert times == sorted(times) == arrivals(4000, 50.0, "3")
+    assert times[-1] == pytest.approx(80, rel=0.1)
+    assert times != arrivals(4000, 50.0, "4")

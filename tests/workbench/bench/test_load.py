@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from engine.bench.client import Target
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import BROKEN, Script
 from workbench.bench.datasets import Conversation, MultiTurn, Synthetic, Turn
-from workbench.bench.load import Due, arrivals, run_load
+from workbench.bench.load import Due, run_load
 
 
 def _target(engine: FakeEngine, extra: str = '{"ignore_eos": true}') -> Target:
     return Target(f"{engine.url}/v1", engine.model, engine.api_key, extra)
-
-
-def test_arrivals_have_the_rate_and_follow_from_the_seed() -> None:
-    times = arrivals(4000, 50.0, "3")
-    assert times == sorted(times) == arrivals(4000, 50.0, "3")
-    assert times[-1] == pytest.approx(80, rel=0.1)
-    assert times != arrivals(4000, 50.0, "4")
 
 
 async def test_prompts_go_to_completions() -> None:
