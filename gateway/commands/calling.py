@@ -28,17 +28,23 @@ def call(url: str, key: str | None, work: "Callable[[AdminClient], Awaitable[T]]
     """What `work` does with a client. Ends the command with a sentence if it cannot."""
     from gateway.admin_client import AdminCallFailed, AdminClient
 
-    if not key:
-        fail("give --admin-key or set OPENAI_ADMIN_KEY: `tollway admin bootstrap` makes the first")
+    known = needed(key)
 
     async def done() -> T:
-        async with AdminClient(url, key) as client:
+        async with AdminClient(url, known) as client:
             return await work(client)
 
     try:
         return asyncio.run(done())
     except AdminCallFailed as error:
         fail(error)
+
+
+def needed(key: str | None) -> str:
+    """The admin key. Ends the command with a sentence if none was given."""
+    if not key:
+        fail("give --admin-key or set OPENAI_ADMIN_KEY: `tollway admin bootstrap` makes the first")
+    return key
 
 
 def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from gateway.commands.calling import HERE, AsJson, needed
 from gateway.commands.failing import fail, one_sentence, read_settings
 from gateway.commands.screen import screen
 
 
 def check(
-    url: Annotated[str, typer.Argument(help="The gateway's URL.")] = "http://127.0.0.1:8080",
+    url: Annotated[str, typer.Argument(help="The gateway's URL.")] = HERE,
     admin_key: Annotated[
         str | None, typer.Option(envvar="OPENAI_ADMIN_KEY", help="A key of role viewer or more.")
     ] = None,
@@ -22,18 +23,17 @@ def check(
         typer.Option(help="`kubectl get deployments,statefulsets -o json`: digests, probes, grace."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="A warning is a failure too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Production checklist against a running installation, by its own settings. Status 1 if a line fails."""
     from gateway.admin_client import AdminCallFailed
     from gateway.checks import report
     from gateway.checks.gather import Places, gather
 
-    if admin_key is None:
-        fail("give --admin-key or set OPENAI_ADMIN_KEY: `tollway admin bootstrap` makes the first")
+    places = Places(url, needed(admin_key), prometheus, workloads)
     with one_sentence():
         try:
-            facts = asyncio.run(gather(read_settings(), Places(url, admin_key, prometheus, workloads)))
+            facts = asyncio.run(gather(read_settings(), places))
         except AdminCallFailed as error:
             fail(error)
         findings = report.examine(facts)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.commands.calling import Yes, confirmed
 from gateway.commands.failing import database_named, one_sentence, read_settings
 
 app = typer.Typer(help="A tenant's data: copy it, delete it, forget a person in it.", no_args_is_help=True)
@@ -27,13 +28,12 @@ def copy_data(
 @app.command("delete")
 def delete_data(
     project: Annotated[str, typer.Argument(help="The project's id; it must be archived.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a project's keys, limits, names and people for ever; the money stays, under ids."""
     from gateway.retention.commands import delete_tenant
 
-    if not yes:
-        typer.confirm(f"Delete the data of {project} for ever?", abort=True)
+    confirmed(f"Delete the data of {project} for ever?", yes)
     with one_sentence(), database_named():
         for table, rows in asyncio.run(delete_tenant(read_settings(), project)).items():
             typer.echo(f"{rows:>10}  {table}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.commands.calling import AsJson
 from gateway.commands.failing import fail
 from gateway.commands.screen import screen
 
@@ -60,7 +61,7 @@ def plan(
     slo_share: Annotated[
         float, typer.Option(help="Share of requests that must keep it.", min=0.01, max=1)
     ] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Capacity: weights, KV per token, sequences that fit, replicas and GPUs for a rate."""
     from workbench.capacity import report
