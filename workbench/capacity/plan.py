@@ -108,16 +108,13 @@ def _context(model: Model, wishes: Wishes) -> int:
 
 
 def _fit(model: Model, wishes: Wishes, context: int) -> Fit:
-    attention = model.shape.attention
-    if wishes.tensor_parallel is not None:
-        _check_parallel(attention, wishes.tensor_parallel)
-        fit = _fit_on(model, wishes, context, wishes.tensor_parallel)
-        if fit.sequences:
-            return fit
-        raise PlanError(
-            f"{_nothing_fits(model, wishes, context, fit)}; {_what_would(model, wishes, context)}"
-        )
-    fits = [_fit_on(model, wishes, context, tp) for tp in _PARALLEL if _is_divisible(attention, tp)]
+    attention, wished = model.shape.attention, wishes.tensor_parallel
+    if wished is None:
+        sizes = [tp for tp in _PARALLEL if _is_divisible(attention, tp)]
+    else:
+        _check_parallel(attention, wished)
+        sizes = [wished]
+    fits = [_fit_on(model, wishes, context, tp) for tp in sizes]
     for fit in fits:
         if fit.sequences:
             return fit
