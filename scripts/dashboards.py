@@ -44,18 +44,20 @@ class Dashboard:
 def quantiles(metric: str, by: str, where: str, *shares: float) -> list[tuple[str, str]]:
     rate = f"sum by ({by}, le) (rate({metric}_bucket{{{where}}}[$__rate_interval]))"
     return [
-        (f"histogram_quantile({share}, {rate})", f"p{round(share * 100)} {{{{{by}}}}}") for share in shares
+        (f"histogram_quantile({share}, {rate})", f"p{round(share * 100)} {legend_of(by)}") for share in shares
     ]
 
 
 def rate(metric: str, by: str, where: str = "") -> tuple[str, str]:
-    legend = " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
-    return f"sum by ({by}) (rate({metric}{{{where}}}[$__rate_interval]))", legend
+    return f"sum by ({by}) (rate({metric}{{{where}}}[$__rate_interval]))", legend_of(by)
 
 
 def highest(metric: str, by: str, where: str = "") -> tuple[str, str]:
-    legend = " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
-    return f"max by ({by}) ({metric}{{{where}}})", legend
+    return f"max by ({by}) ({metric}{{{where}}})", legend_of(by)
+
+
+def legend_of(by: str) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
 
 
 GATEWAY = Dashboard(
