@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from workbench.capacity.gpus import Gpu
     from workbench.capacity.measured import Measured, Slo
 
-_KV_TYPES = ("bf16", "fp16", "fp8", "fp32")
-
 
 def plan(
     model: Annotated[Path, typer.Argument(help="A checkpoint directory, its config.json, or a GGUF file.")],
@@ -66,12 +64,13 @@ def plan(
     """Capacity: weights, KV per token, sequences that fit, replicas and GPUs for a rate."""
     from workbench.capacity import report
     from workbench.capacity.errors import PlanError
+    from workbench.capacity.kv import KV_BYTES
     from workbench.capacity.measured import Slo
     from workbench.capacity.plan import Wishes, make_plan
     from workbench.capacity.source import read_model
 
-    if kv not in _KV_TYPES:
-        raise typer.BadParameter(f"{kv!r} is not one of {', '.join(_KV_TYPES)}", param_hint="--kv")
+    if kv not in KV_BYTES:
+        raise typer.BadParameter(f"{kv!r} is not one of {', '.join(KV_BYTES)}", param_hint="--kv")
     slo = Slo(slo_ttft_ms, slo_tpot_ms, slo_share)
     try:
         wishes = Wishes(

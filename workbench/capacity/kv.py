@@ -11,7 +11,7 @@ from workbench.capacity.shape import Attention
 PAGE_TOKENS = 16
 _STEPS_IN_FLIGHT = 2
 """A window's pages are held until the oldest launched step is done."""
-KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp32": 4.0}
 
 
 def bytes_per_token(attention: Attention, element_bytes: float) -> float:
