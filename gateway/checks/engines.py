@@ -136,24 +136,17 @@ def utilization_is_sound(facts: Facts) -> Finding:
 
 def engines_keep_up(facts: Facts) -> Finding:
     name = "load"
-    figures = [
-        (engine, engine.figures) for engine in facts.engines if "vllm:num_requests_waiting" in engine.figures
-    ]
-    if not figures:
+    loads = [(engine.url, engine.load) for engine in facts.engines if engine.load is not None]
+    if not loads:
         return skipped(name, "no engine shows its metrics from here")
-    full = [
-        engine.url
-        for engine, found in figures
-        if found["vllm:num_requests_waiting"] > _WAITING_MAX
-        or found.get("vllm:kv_cache_usage_perc", 0.0) > _KV_USAGE_MAX
-    ]
+    full = [url for url, load in loads if load.waiting > _WAITING_MAX or load.kv_usage > _KV_USAGE_MAX]
     if full:
         return warned(
             name,
             f"more than {_WAITING_MAX} waiting, or more than {_KV_USAGE_MAX:.0%} of the KV pages used: {first_few(full)}",
             "scale the pool: `tollway admin pools scale`",
         )
-    return passed(name, f"{len(figures)} engines: short queues, free KV pages")
+    return passed(name, f"{len(loads)} engines: short queues, free KV pages")
 
 
 def _utilizations(facts: Facts) -> Iterable[tuple[str, float]]:

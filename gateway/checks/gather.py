@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from gateway.db import DATABASE_ERRORS, Database, reason
 from gateway.migrate import SchemaMismatch, check_schema
 from gateway.pool.spec import EngineSpec
 from gateway.settings import Settings
+from gateway.wire.load import read_exposition
 
 __all__ = ["Places", "gather", "read_workloads"]
 
@@ -150,18 +150,15 @@ async def _metrics(http: aiohttp.ClientSession, url: str) -> str:
 
 
 def _with_metrics(facts: EngineFacts, text: str) -> EngineFacts:
-    figures: dict[str, float] = defaultdict(float)
     cache: dict[str, str] = {}
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == _CACHE_INFO:
                     cache |= sample.labels
-                elif family.type == "gauge":
-                    figures[sample.name] += sample.value
     except ValueError:
         return facts  # a stranger's page: nothing is known of it
-    return replace(facts, figures=dict(figures), cache=cache)
+    return replace(facts, load=read_exposition(text), cache=cache)
 
 
 async def _rule_groups(http: aiohttp.ClientSession, url: str) -> list[dict[str, Any]]:

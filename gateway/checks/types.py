@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from gateway.settings import Settings
+from gateway.wire.load import EngineLoad
 
 __all__ = ["Check", "DatabaseFacts", "EngineFacts", "Facts", "Finding", "PoolTokens", "Verdict"]
 
@@ -66,8 +67,8 @@ class EngineFacts:
     """`/internal/status`; None where it did not answer so."""
     is_open: bool = False
     """It answers its public routes without a key."""
-    figures: Mapping[str, float] = field(default_factory=dict)
-    """Gauges of `/metrics`, by name, summed over labels."""
+    load: EngineLoad | None = None
+    """By its `/metrics`; None where it does not show any that are known."""
     cache: Mapping[str, str] = field(default_factory=dict)
     """Labels of `vllm:cache_config_info`."""
 

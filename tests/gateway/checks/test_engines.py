@@ -8,6 +8,7 @@ from dataclasses import replace
 from gateway.checks import engines
 from gateway.checks.types import DatabaseFacts, EngineFacts, Facts, PoolTokens, Verdict
 from gateway.settings import Settings
+from gateway.wire.load import EngineLoad
 from tests.fakes.engine import FakeEngine
 from tests.harness import Gateway
 
@@ -89,11 +90,9 @@ async def test_flags_of_a_pool(gateway: Gateway, gathered: Gather) -> None:
 def test_queues_and_pages() -> None:
     facts = Facts(settings=Settings())
 
-    def with_figures(waiting: float, usage: float) -> Verdict:
-        figures = {"vllm:num_requests_waiting": waiting, "vllm:kv_cache_usage_perc": usage}
-        return engines.engines_keep_up(
-            replace(facts, engines=[EngineFacts("p", "u", figures=figures)])
-        ).verdict
+    def with_figures(waiting: int, usage: float) -> Verdict:
+        load = EngineLoad(None, 1, waiting, usage)
+        return engines.engines_keep_up(replace(facts, engines=[EngineFacts("p", "u", load=load)])).verdict
 
     assert with_figures(30, 0.95) is Verdict.PASS
     assert with_figures(31, 0.5) is Verdict.WARN

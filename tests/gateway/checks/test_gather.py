@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gateway.admin_client import AdminCallFailed
-from gateway.checks.gather import Places, gather, read_workloads
-from gateway.checks.types import Facts, PoolTokens
+from gateway.checks.gather import Places, _with_metrics, gather, read_workloads
+from gateway.checks.types import EngineFacts, Facts, PoolTokens
 from gateway.settings import DatabaseSettings
+from gateway.wire.load import EngineLoad
 from tests.engine.test_process import running_engine
 from tests.fakes.engine import FakeEngine
 from tests.gateway.asking import BODY, ask
@@ -71,10 +72,29 @@ async def test_a_real_engines_metrics(
         await gateway.pool(engine)
         await gateway.sql("UPDATE replica SET url = $1", f"http://127.0.0.1:{real.port}")
         (found,) = (await gathered()).engines
-    assert found.figures["vllm:num_requests_waiting"] == 2, "what its core tells"
-    assert 0 <= found.figures["vllm:kv_cache_usage_perc"] <= 1
+    assert found.load is not None
+    assert found.load.waiting == 2, "what its core tells"
+    assert 0 <= found.load.kv_usage <= 1
     assert not found.is_open, "its public routes want a key"
     assert found.status is None, "the internal key is another one"
+
+
+def test_ranks_of_a_server_share_no_pages() -> None:
+    """Each has its own: two that are half full are not a full one."""
+    gauges = {
+        "num_requests_running": (3, 4),
+        "num_requests_waiting": (5, 6),
+        "kv_cache_usage_perc": (0.5, 0.6),
+    }
+    page = "".join(
+        f'vllm:{name}{{engine="{rank}"}} {value}\n'
+        for name, values in gauges.items()
+        for rank, value in enumerate(values)
+    )
+    found = _with_metrics(EngineFacts("p", "u"), page + 'vllm:cache_config_info{num_gpu_blocks="9"} 1.0\n')
+    assert found.load == EngineLoad(None, 7, 11, 0.6)
+    assert found.cache == {"num_gpu_blocks": "9"}
+    assert _with_metrics(EngineFacts("p", "u"), "<html>").load is None
 
 
 async def test_parts_that_are_down_are_facts(gateway: Gateway, engine: FakeEngine) -> None:
@@ -96,9 +116,7 @@ async def test_parts_that_are_down_are_facts(gateway: Gateway, engine: FakeEngin
     assert facts.not_ready == "draining"
     assert facts.database.problem is not None
     assert facts.database.problem.startswith("it cannot be used: ")
-    assert [(found.status, found.is_open, dict(found.figures)) for found in facts.engines] == [
-        (None, False, {})
-    ]
+    assert [(found.status, found.is_open, found.load) for found in facts.engines] == [(None, False, None)]
 
 
 def test_workloads_are_kubectls_json(tmp_path: Path) -> None:
