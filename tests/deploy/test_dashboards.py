@@ -21,10 +21,17 @@ def board(name: str) -> dict[str, Any]:
     return found
 
 
+def targets(name: str) -> list[dict[str, Any]]:
+    return [target for panel in board(name)["panels"] for target in panel["targets"]]
+
+
+def as_sent(query: str) -> str:
+    """By Grafana: its own variables are filled in."""
+    return re.sub(r"\$\w+", "value", query.replace("$__rate_interval", "5m"))
+
+
 def expressions(name: str) -> list[str]:
-    """As Grafana sends them: its own variables are filled in."""
-    queries = [target["expr"] for panel in board(name)["panels"] for target in panel["targets"]]
-    return [re.sub(r"\$\w+", "value", query.replace("$__rate_interval", "5m")) for query in queries]
+    return [as_sent(target["expr"]) for target in targets(name)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,11 +56,10 @@ def test_queries_read_what_exists(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_legends_name_labels_that_are_left(name: str) -> None:
     known = {**known_metrics(), **recorded()}
-    for panel in board(name)["panels"]:
-        for target in panel["targets"]:
-            read = reading(re.sub(r"\$\w+", "value", target["expr"].replace("$__rate_interval", "5m")))
-            left = read.grouped or {label for metric in read.metrics for label in known[metric]}
-            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= left, target
+    for target in targets(name):
+        read = reading(as_sent(target["expr"]))
+        left = read.grouped or {label for metric in read.metrics for label in known[metric]}
+        assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= left, target
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,9 +67,7 @@ def test_variables_offer_labels_that_exist_and_are_used(name: str) -> None:
     for variable in board(name)["templating"]["list"][1:]:
         metric, label = re.fullmatch(r"label_values\((.+), (.+)\)", variable["definition"]).groups()  # type: ignore[union-attr]  # no match is a failure
         assert label in known_metrics()[metric] | {"instance"}
-        assert any(
-            f"${label}" in target["expr"] for panel in board(name)["panels"] for target in panel["targets"]
-        )
+        assert any(f"${label}" in target["expr"] for target in targets(name))
 
 
 @pytest.mark.parametrize("name", NAMES)

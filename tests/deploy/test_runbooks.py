@@ -16,7 +16,6 @@ from gateway.settings import ALIASES, FOREIGN, Settings
 from tests.tidy.tree import ROOT, sources
 
 PREFIX = "/v1/organization/"
-FOLDERS = ("docs/runbooks", "docs/operating.md")
 CALL = re.compile(
     r"\bapi (?P<quote>['\"]?)(?P<path>[a-z][^'\"`\s]*(?:\$\([^)]*\))?)(?P=quote)(?: -d '(?P<body>[^']*)')?"
 )
@@ -25,11 +24,7 @@ LOGGED = re.compile(r"`((?!tollway_|engine_)[a-z]+(?:_[a-z]+)+)`")
 
 
 def pages() -> list[tuple[str, str]]:
-    paths = [
-        path
-        for folder in FOLDERS
-        for path in ([ROOT / folder] if (ROOT / folder).is_file() else sorted((ROOT / folder).glob("*.md")))
-    ]
+    paths = [*sorted((ROOT / "docs/runbooks").glob("*.md")), ROOT / "docs/operating.md"]
     return [(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in paths]
 
 
