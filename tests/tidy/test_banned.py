@@ -26,15 +26,15 @@ BANS = (
     Ban(r"uuid\.uuid\d|uuid4|uuid1", ("gateway", "engine/core"), "gateway.ids", ("gateway/ids.py",)),
     Ban(r"random\.\w+|secrets\.\w+|os\.urandom", ("gateway", "engine/core"), "randomness passed in, or gateway.ids",
         ("gateway/ids.py", "gateway/local")),
-    Ban(r"print", ("gateway", "engine", "kernels"), "gateway.obs.logging, or rich's console in a command",
+    Ban(r"print", ("gateway", "engine", "kernels", "workbench"), "gateway.obs.logging, or rich's console in a command",
         ("gateway/cli.py", "gateway/commands", "gateway/local", "engine/bench", "engine/__main__.py", "kernels/bench.py")),
     Ban(r"triton\.autotune", ("kernels", "engine"), "a committed tuning table: nothing is tuned at run time"),
     Ban(r"torch\.compile", ("kernels", "engine"), "graphs and kernels: compile costs a minute at every start"),
-    Ban(r"eval|exec", ("gateway", "engine", "kernels"), "a parser"),
-    Ban(r"os\.system|os\.popen", ("gateway", "engine", "kernels"), "subprocess with a list of arguments"),
+    Ban(r"eval|exec", ("gateway", "engine", "kernels", "workbench"), "a parser"),
+    Ban(r"os\.system|os\.popen", ("gateway", "engine", "kernels", "workbench"), "subprocess with a list of arguments"),
     Ban(
         r"(requests|httpx)\.(get|post|put|patch|delete|request|Client|Session)|urllib\.request\.\w+",
-        ("gateway", "engine"), "gateway.upstream.client (aiohttp)", ("engine/bench",),
+        ("gateway", "engine", "workbench"), "gateway.upstream.client (aiohttp)", ("engine/bench",),
     ),
 )  # fmt: skip
 
