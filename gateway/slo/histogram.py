@@ -8,8 +8,9 @@ bounds, a tenth apart at most, a percentile is interpolated. Histograms add up; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["Histogram", "add", "bound_of", "is_bound", "percentile"]
+__all__ = ["Histogram", "add", "bound_of", "from_json", "is_bound", "percentile"]
 
 Histogram = dict[int, int]
 """Upper bound in microseconds → how many values are at most that, and above the bound before."""
@@ -30,6 +31,11 @@ def is_bound(value_us: int) -> bool:
 def add(into: Histogram, more: Mapping[int, int]) -> None:
     for bound, count in more.items():
         into[bound] = into.get(bound, 0) + count
+
+
+def from_json(stored: Mapping[str, Any]) -> Histogram:
+    """As a row holds it: JSON has no other keys than text."""
+    return {int(bound): int(count) for bound, count in stored.items()}
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> float | None:

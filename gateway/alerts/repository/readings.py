@@ -9,7 +9,7 @@ from sqlalchemy import text
 from gateway.alerts.sources.others import EXPIRING, ExpiringKey, FailedExport, FailingEndpoint
 from gateway.alerts.sources.pools import LOOK_BACK, ReplicaHealth, Sample
 from gateway.db import WriteConnection
-from gateway.slo.histogram import Histogram, add
+from gateway.slo.histogram import Histogram, add, from_json
 from gateway.slo.types import ALL_TENANTS
 
 __all__ = [
@@ -109,7 +109,7 @@ async def end_to_end(connection: WriteConnection, now: datetime) -> dict[str, Hi
     found: dict[str, Histogram] = {}
     values = {"since": now - LOOK_BACK, "now": now, "all": ALL_TENANTS}
     for row in await connection.execute(_END_TO_END, values):
-        add(found.setdefault(row.pool_id, {}), {int(bound): count for bound, count in row.e2e.items()})
+        add(found.setdefault(row.pool_id, {}), from_json(row.e2e))
     return found
 
 

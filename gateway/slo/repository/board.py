@@ -14,12 +14,11 @@ from typing import Any
 from sqlalchemy import text
 
 from gateway.db import ReadSession
-from gateway.slo.histogram import Histogram, add, percentile
-from gateway.slo.repository.trend import Trend, read_trends
+from gateway.slo.histogram import Histogram, add, from_json, percentile
+from gateway.slo.repository.trend import P95, PAIRS, Trend, read_trends
 
 __all__ = ["BoardLine", "BoardReader", "SeriesState"]
 
-P95 = 0.95
 _LINES = text(
     """
     SELECT tenant_id, served_model, min(budget_left) AS budget_left, max(CAST(burn ->> '1h' AS double precision)) AS burn
@@ -30,16 +29,15 @@ _LINES = text(
     ORDER BY 3 NULLS LAST, 4 DESC NULLS LAST, tenant_id, served_model OFFSET :offset LIMIT :limit
     """
 )
-_PAIRS = "unnest(CAST(:tenant_ids AS text[]), CAST(:models AS text[])) AS pair (tenant_id, served_model)"
 _STATES = text(
     f"""
-    SELECT s.* FROM {_PAIRS} JOIN objective_state s USING (tenant_id, served_model)
+    SELECT s.* FROM {PAIRS} JOIN objective_state s USING (tenant_id, served_model)
     ORDER BY request_class DESC, sli
     """
 )
 _LATENCIES = text(
     f"""
-    SELECT tenant_id, served_model, ttft, tpot FROM {_PAIRS} JOIN latency_hour USING (tenant_id, served_model)
+    SELECT tenant_id, served_model, ttft, tpot FROM {PAIRS} JOIN latency_hour USING (tenant_id, served_model)
     WHERE bucket >= :since AND request_class = 'interactive'
     """
 )
@@ -119,18 +117,14 @@ class BoardReader:
         hour = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
         for row in await session.execute(_LATENCIES, {**pairs, "since": hour}):
             line = lines[row.tenant_id, row.served_model]
-            add(line.ttft, _histogram(row.ttft))
-            add(line.tpot, _histogram(row.tpot))
+            add(line.ttft, from_json(row.ttft))
+            add(line.tpot, from_json(row.tpot))
         promises = {
             key: {(one.request_class, one.sli, one.threshold_us): one.target_ppm for one in line.states}
             for key, line in lines.items()
         }
         for key, trend in (await read_trends(session, now, promises)).items():
             lines[key].trend = trend
-
-
-def _histogram(stored: dict[str, Any]) -> Histogram:
-    return {int(bound): int(count) for bound, count in stored.items()}
 
 
 def _state(row: Any) -> SeriesState:

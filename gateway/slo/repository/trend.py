@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import text
 
 from gateway.db import ReadSession
-from gateway.slo.histogram import Histogram, add, percentile
+from gateway.slo.histogram import Histogram, add, from_json, percentile
 from gateway.slo.types import ALL_TENANTS, MILLION
 
-__all__ = ["STEPS", "STEP_S", "Key", "Promise", "Trend", "read_trends"]
+__all__ = ["P95", "PAIRS", "STEPS", "STEP_S", "Key", "Promise", "Trend", "read_trends"]
 
 STEP_S = 300
 STEPS = 12
@@ -26,12 +26,13 @@ Key = tuple[str, str]
 Promise = tuple[str, str, int]
 """Class, indicator, threshold."""
 _STEP = f"CAST(floor(extract(epoch FROM bucket - CAST(:since AS timestamptz)) / {STEP_S}) AS integer)"
-_PAIRS = "unnest(CAST(:tenant_ids AS text[]), CAST(:models AS text[])) AS pair (tenant_id, served_model)"
+PAIRS = "unnest(CAST(:tenant_ids AS text[]), CAST(:models AS text[])) AS pair (tenant_id, served_model)"
+"""The lines that are asked for, as rows to join with."""
 _RANGE = "bucket >= :since AND bucket < :until"
 _LATENCIES = text(
     f"""
     SELECT tenant_id, served_model, {_STEP} AS step, ttft, tpot
-    FROM {_PAIRS} JOIN latency_minute USING (tenant_id, served_model)
+    FROM {PAIRS} JOIN latency_minute USING (tenant_id, served_model)
     WHERE {_RANGE} AND request_class = 'interactive'
     """
 )
@@ -39,7 +40,7 @@ _COUNTS = text(
     f"""
     SELECT tenant_id, served_model, request_class, sli, threshold_us, {_STEP} AS step,
         CAST(sum(good) AS bigint) AS good, CAST(sum(total) AS bigint) AS total
-    FROM {_PAIRS} JOIN slo_minute USING (tenant_id, served_model)
+    FROM {PAIRS} JOIN slo_minute USING (tenant_id, served_model)
     WHERE {_RANGE} GROUP BY 1, 2, 3, 4, 5, 6
     """
 )
@@ -84,8 +85,8 @@ async def read_trends(
     pairs = {**span, "tenant_ids": [key[0] for key in promises], "models": [key[1] for key in promises]}
     for row in await session.execute(_LATENCIES, pairs):
         trend = trends[row.tenant_id, row.served_model]
-        add(trend.ttft[row.step], _histogram(row.ttft))
-        add(trend.tpot[row.step], _histogram(row.tpot))
+        add(trend.ttft[row.step], from_json(row.ttft))
+        add(trend.tpot[row.step], from_json(row.tpot))
     for row in await session.execute(_COUNTS, pairs):
         key = row.tenant_id, row.served_model
         target_ppm = promises[key].get((row.request_class, row.sli, row.threshold_us))
@@ -107,7 +108,3 @@ async def _speeds(
             trend = trends.get((tenant_id, row.served_model))
             if trend is not None:
                 trend.tokens_per_s[row.step] += row.tokens / STEP_S
-
-
-def _histogram(stored: dict[str, Any]) -> Histogram:
-    return {int(bound): int(count) for bound, count in stored.items()}
