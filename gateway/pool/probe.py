@@ -16,7 +16,7 @@ from gateway.pool.access import EngineAccess
 from gateway.pool.spec import EngineKind
 from gateway.upstream.addresses import CheckedResolver
 from gateway.upstream.native import authorization
-from gateway.wire.load import read_exposition
+from gateway.wire.load import read_delay, read_exposition
 
 __all__ = ["EngineLoad", "EngineState", "EngineStatus", "Probe"]
 
@@ -60,7 +60,7 @@ class Probe:
         try:
             if kind == "tollway":
                 answer, headers = await self._ask(f"{url}/internal/status", self._headers)
-                return _parse(orjson.loads(answer), headers.get("x-engine-predicted-delay-ms"))
+                return _parse(orjson.loads(answer), read_delay(headers))
             # An engine that somebody else runs must never see the key of ours.
             key = authorization(access.api_key) if kind == "external" else self._headers
             orjson.loads((await self._ask(f"{url}/v1/models", key, access.tls))[0])
@@ -113,7 +113,7 @@ class Probe:
         return self._client
 
 
-def _parse(answer: object, delay_ms: str | None) -> EngineStatus:
+def _parse(answer: object, delay_ms: int | None) -> EngineStatus:
     if not isinstance(answer, dict):
         raise ValueError("the status is no object")
     state, epoch = answer.get("state"), answer.get("epoch")
@@ -122,11 +122,8 @@ def _parse(answer: object, delay_ms: str | None) -> EngineStatus:
     return EngineStatus(_STATES[state], epoch, _load(answer, delay_ms))
 
 
-def _load(answer: Mapping[str, object], delay_ms: str | None) -> EngineLoad | None:
+def _load(answer: Mapping[str, object], delay_ms: int | None) -> EngineLoad | None:
     running, waiting = answer.get("running"), answer.get("waiting")
     if not (isinstance(running, int) and isinstance(waiting, int)):
         return None
-    is_number = delay_ms is not None and delay_ms.isascii() and delay_ms.isdecimal() and len(delay_ms) < 10
-    return EngineLoad(
-        max(running, 0), max(waiting, 0), int(delay_ms) / 1e3 if is_number and delay_ms else None
-    )
+    return EngineLoad(max(running, 0), max(waiting, 0), delay_ms / 1e3 if delay_ms is not None else None)

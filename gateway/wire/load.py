@@ -19,6 +19,7 @@ __all__ = [
     "EngineState",
     "EngineStatus",
     "read_counters",
+    "read_delay",
     "read_exposition",
     "read_load",
     "read_status",
@@ -67,7 +68,7 @@ _COUNTED = {
         "llamacpp:tokens_predicted_total",
     ),
 }
-WAIT_DIGITS = 10
+MS_DIGITS = 10
 _EXPOSED = (
     ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
     ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"),
@@ -91,8 +92,12 @@ def read_load(headers: Mapping[str, str]) -> EngineLoad | None:
 
 def read_wait(headers: Mapping[str, str]) -> int | None:
     """Whole milliseconds that the request waited in the engine's line, from `x-engine-queue-ms`; None if unsaid."""
-    text = headers.get("x-engine-queue-ms", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < WAIT_DIGITS else None
+    return _milliseconds(headers.get("x-engine-queue-ms", ""))
+
+
+def read_delay(headers: Mapping[str, str]) -> int | None:
+    """Whole milliseconds that a request would wait that came now, as the engine predicts it; None if unsaid."""
+    return _milliseconds(headers.get("x-engine-predicted-delay-ms", ""))
 
 
 def read_status(raw: bytes) -> EngineStatus | None:
@@ -144,6 +149,10 @@ def read_counters(text: str) -> EngineCounters:
                 found[counter] = found.get(counter, 0.0) + _value(line)
     whole = {name: round(value) for name, value in found.items()}
     return EngineCounters(whole.get("preemptions"), whole.get("tokens"))
+
+
+def _milliseconds(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < MS_DIGITS else None
 
 
 def _value(line: str) -> float:

@@ -10,6 +10,7 @@ from gateway.wire.load import (
     EngineCounters,
     EngineLoad,
     read_counters,
+    read_delay,
     read_exposition,
     read_load,
     read_status,
@@ -102,3 +103,11 @@ def test_the_wait_of_one_request() -> None:
     for odd in ("", "-1", "1.5", "x", "9" * 30, "\u0661"):
         assert read_wait({"x-engine-queue-ms": odd}) is None
     assert read_wait({}) is None
+
+
+def test_the_wait_that_is_predicted() -> None:
+    assert read_delay({"x-engine-predicted-delay-ms": "0"}) == 0
+    assert read_delay({"x-engine-predicted-delay-ms": "1500"}) == 1500
+    for odd in ("", "-1", "1.5", "nan", "9" * 10, "\u0661"):
+        assert read_delay({"x-engine-predicted-delay-ms": odd}) is None
+    assert read_delay({}) is None
