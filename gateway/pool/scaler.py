@@ -74,8 +74,7 @@ class Scaler:
 
 def is_scaled(pool: PoolView) -> bool:
     spec = pool.spec
-    is_ours = spec.kind != "external" and spec.autoscaler == "tollway"
-    return pool.wanted and is_ours and spec.min_replicas < spec.max_replicas
+    return pool.wanted and spec.follows_queue and spec.min_replicas < spec.max_replicas
 
 
 def sampled(at_s: float, replicas: Sequence[ReplicaView], seen: Mapping[ReplicaId, Seen]) -> Sample | None:

@@ -43,7 +43,7 @@ def wanted_replicas(pool: PoolView) -> int:
     spec = pool.spec
     if not pool.wanted:
         return 0
-    if spec.kind == "external" or spec.autoscaler == "external" or pool.scaled_to is None:
+    if not spec.follows_queue or pool.scaled_to is None:
         return spec.replicas
     return min(max(pool.scaled_to, spec.min_replicas), spec.max_replicas)
 
@@ -92,11 +92,11 @@ def _kept(pool: PoolView, replicas: Sequence[ReplicaView]) -> list[ReplicaView]:
     """Somebody else's engine is not started anew for a new specification: its row only has to say the same."""
     if pool.spec.kind != "external" or not pool.wanted:
         return []
-    urls = {str(url).rstrip("/") for url in pool.spec.urls}
+    addresses = pool.spec.addresses
     return [
         one
         for one in replicas
-        if one.pool_generation != pool.generation and one.url in urls and one.state in ("ready", "lost")
+        if one.pool_generation != pool.generation and one.url in addresses and one.state in ("ready", "lost")
     ]
 
 

@@ -114,6 +114,16 @@ class EngineSpec(BaseModel):
         """How many should run while the pool is wanted, if nobody has chosen more."""
         return len(self.urls) if self.kind == "external" else self.min_replicas
 
+    @property
+    def follows_queue(self) -> bool:
+        """Whether the number between the two is ours to choose."""
+        return self.kind != "external" and self.autoscaler == "tollway"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """`urls` as a replica's row has them."""
+        return tuple(str(url).rstrip("/") for url in self.urls)
+
     def unavailable_max(self, wanted: int) -> int:
         return min(1, max(wanted - 1, 0)) if self.max_unavailable is None else self.max_unavailable
 

@@ -50,4 +50,4 @@ class StaticLauncher:
 
 def _free_urls(spec: EngineSpec, taken: Collection[Assignment]) -> list[str]:
     used = {assignment.url for assignment in taken}
-    return [url for url in (str(url).rstrip("/") for url in spec.urls) if url not in used]
+    return [url for url in spec.addresses if url not in used]
