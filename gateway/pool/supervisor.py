@@ -111,9 +111,10 @@ class Supervisor:
         created = False
         async with self._database.read() as session:
             now = await self._repository.now(session)
+        taken = world.taken
         for pool in world.pools:
             crew = [replica for replica in world.replicas if replica.pool_id == pool.id]
-            room = self._launchers[pool.spec.kind].room(pool.spec, world.taken)
+            room = self._launchers[pool.spec.kind].room(pool.spec, taken)
             now_at = stage(pool, crew, world.seen, room)
             await self._tell(lease, pool, now_at)
             await self._scaler.consider(lease, pool, crew, world.seen, now_at, now)
