@@ -96,9 +96,7 @@ class Router:
         elif (found := _ONE_OF.fullmatch(call.path)) is not None:
             await self._one(call, *found.groups())
         elif (chat := _CHAT_OF.fullmatch(call.path)) is not None:
-            if call.method != "POST":
-                raise MethodNotAllowed(call.method, call.path, "POST")
-            await self._playground.chat(call, chat[1])
+            await _allowed(call, {"POST": partial(self._playground.chat, project_id=chat[1])})(call)
         else:
             await self._tree(call)(call)
 
