@@ -199,11 +199,8 @@ def event_row(
     settlement: Settlement, event_id: UUID, charge: Charge, reasoning_tokens: int, corrects: UUID | None
 ) -> EventRow:
     """The columns of `usage_event` for a settlement, or for the signed difference that corrects one."""
-    asked, timings, prices = (
-        settlement.hold.reservation,
-        settlement.timings,
-        settlement.hold.reservation.prices,
-    )
+    asked, timings = settlement.hold.reservation, settlement.timings
+    prices = asked.prices
     amount_nanousd = charge.amount_nanousd
     return {
         **asked_columns(asked),
