@@ -9,6 +9,13 @@ from tests.harness import SERVED, Gateway
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 BODY: dict[str, Any] = {"model": SERVED, "messages": MESSAGES}
 CHAT = "/v1/chat/completions"
+GENERATES: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": MESSAGES},
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/embeddings": {"input": "hi"},
+    "/v1/responses": {"input": "hi"},
+}
+"""What a request needs beside its model, by the routes that generate."""
 
 
 async def refused(

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.http.router import Router
 from tests.fakes.engine import FakeEngine
-from tests.gateway.http.answers import MESSAGES, refused
+from tests.gateway.http.answers import GENERATES, refused
 from tests.harness import SERVED, Gateway
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"messages": MESSAGES},
-    "/v1/completions": {"prompt": "hi"},
-    "/v1/embeddings": {"input": "hi"},
-    "/v1/responses": {"input": "hi"},
-}
 FREE = {"/v1/files", "/v1/batches", "/v1/webhook_endpoints"}
 """What costs nothing by itself: lines of a batch are refused one by one, as tests of batches say."""
 WHOLE = {"/v1/embeddings"}
@@ -48,10 +40,10 @@ async def test_over_budget_is_429_on_every_route_that_generates(
     paths = [path for path in asked if path not in FREE and "{" not in path]
     assert len(paths) >= 2
     for path in paths:
-        assert path in BODIES, f"say here how {path} is called"
+        assert path in GENERATES, f"say here how {path} is called"
         for extra in ({},) if path in WHOLE else ({}, {"stream": True}):
             error = await refused(
-                gateway, "POST", path, {"model": SERVED, **BODIES[path], **extra}, key=tenant.key
+                gateway, "POST", path, {"model": SERVED, **GENERATES[path], **extra}, key=tenant.key
             )
             assert (error["status"], error["type"], error["code"]) == (429, "insufficient_quota", code), path
             assert error["headers"]["x-should-retry"] == "false"

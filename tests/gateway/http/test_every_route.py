@@ -23,7 +23,7 @@ from gateway.http.router import Router
 from gateway.tenancy.service import SCOPES
 from tests.fakes.clock import WallClock
 from tests.fakes.engine import FakeEngine
-from tests.gateway.http.answers import MESSAGES
+from tests.gateway.http.answers import GENERATES
 from tests.gateway.http.two_tenants import ALERT, Caller, Side, build, rows_of
 from tests.harness import SERVED, Gateway
 from tests.openapi import DOCUMENT
@@ -42,12 +42,6 @@ class Case:
     of: str | None = None
 
 
-GENERATES = {
-    "/v1/chat/completions": {"messages": MESSAGES},
-    "/v1/completions": {"prompt": "hi"},
-    "/v1/embeddings": {"input": "hi"},
-    "/v1/responses": {"input": "hi"},
-}
 BATCH = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
 HOOK = {"name": "n", "url": "https://hooks.example.com/x", "event_types": ["batch.failed"]}
 CASES = {

@@ -17,15 +17,9 @@ from gateway.ledger import Ledger
 from gateway.limits.channel import ScriptChannel
 from gateway.upstream import UpstreamClient
 from tests.fakes.engine import FakeEngine
-from tests.gateway.http.answers import MESSAGES
+from tests.gateway.http.answers import GENERATES
 from tests.harness import SERVED, Gateway, Tenant
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"messages": MESSAGES},
-    "/v1/completions": {"prompt": "hi"},
-    "/v1/embeddings": {"input": "hi"},
-    "/v1/responses": {"input": "hi"},
-}
 OUTWARD = (
     (Lane, "rows"),
     (Database, "read"),
@@ -86,14 +80,14 @@ async def test_what_is_hidden_cannot_be_told_from_what_is_not_there(
     names = await _hidden(gateway, engine, tenant)
     seen: dict[str, set[str]] = {}
     first = await gateway.request(
-        "POST", "/v1/chat/completions", BODIES["/v1/chat/completions"] | {"model": SERVED}, tenant.key
+        "POST", "/v1/chat/completions", GENERATES["/v1/chat/completions"] | {"model": SERVED}, tenant.key
     )
     assert first.status == 200
     assert {"UpstreamClient.post", "Ledger.reserve"} <= set(outward), "they are watched"
     for name in names:
         for path, body in [
-            *BODIES.items(),
-            *((path, body | {"stream": True}) for path, body in BODIES.items()),
+            *GENERATES.items(),
+            *((path, body | {"stream": True}) for path, body in GENERATES.items()),
         ]:
             if path == "/v1/embeddings" and "stream" in body:
                 continue
