@@ -54,9 +54,9 @@ def persistence(request: Request) -> tuple[int, int, int]:
 def choose_victim(running: Iterable[Request]) -> Request:
     """The request with the most work of the highest class is never chosen while another runs, so something
     always gets to its end; nor is the one that `stays`."""
-    among = sorted(running, key=persistence)
+    among = list(running)
     kept = stays(among)
-    return next((request for request in among if request is not kept), among[0])
+    return min((request for request in among if request is not kept), key=persistence, default=among[0])
 
 
 def seniority(request: Request) -> tuple[int, int]:
