@@ -59,15 +59,11 @@ class Account:
         """By the caller's own priorities, then the earliest deadline; without either first come, first served."""
         return self.waiting[0]
 
-    def note_turn(self, admitted: Request) -> None:
-        """One of its requests is admitted, which still waits here. If the turn after this one is the oldest's, that
-        one goes to the head."""
+    def note_turn(self) -> None:
+        """One of its requests was admitted. If the next turn is the oldest's, that one goes to the head."""
         self.num_turns += 1
-        if self.num_turns % OLDEST_EVERY == OLDEST_EVERY - 1 and len(self.waiting) > 1:
-            oldest = min(
-                (request for request in self.waiting if request is not admitted),
-                key=lambda request: request.sequence,
-            )
+        if self.num_turns % OLDEST_EVERY == OLDEST_EVERY - 1 and self.waiting:
+            oldest = min(self.waiting, key=lambda request: request.sequence)
             self.take(oldest)
             oldest.priority = FIRST
             insort(self.waiting, oldest, key=_urgency)
@@ -143,10 +139,10 @@ class FairQueue:
                 most = min(most, account.served + input_cost(request, request.num_prompt_tokens))
 
     def note_turn(self, request: Request) -> None:
-        """It is about to be admitted, and to be removed."""
+        """It was removed to be admitted."""
         assert request.account is not None
         self._last = request.account
-        request.account.note_turn(request)
+        request.account.note_turn()
 
     def remove(self, request: Request) -> None:
         """It waits no more."""

@@ -142,9 +142,9 @@ class WaitingLine:
 
     def take(self, request: Request) -> None:
         """The request gets a row."""
+        self.remove(request)
         if not request.was_admitted:
             self._fresh[request.class_rank].note_turn(request)
-        self.remove(request)
 
     def remove(self, request: Request) -> None:
         """The request waits no more."""

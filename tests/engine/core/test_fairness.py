@@ -36,8 +36,8 @@ def serve(queue: FairQueue, num_input: int, num_output: int = 0) -> Request:
     head = next(queue.candidates(), None)
     assert head is not None
     assert head.account is not None
-    queue.note_turn(head)
     queue.remove(head)
+    queue.note_turn(head)
     head.account.charge_input(head, num_input)
     head.account.served += head.output_cost * num_output
     queue.retire(head)
@@ -99,8 +99,8 @@ def test_idling_earns_no_credit() -> None:
 def test_who_comes_to_an_empty_line_starts_beside_the_one_served_last() -> None:
     queue = FairQueue()
     first = pushed(queue, "first")
-    queue.note_turn(first)
     queue.remove(first)
+    queue.note_turn(first)
     assert first.account is not None
     first.account.charge_input(first, 500)
     second = pushed(queue, "second")
