@@ -23,9 +23,9 @@ class Refusal:
     message: str
     retry_after_s: float | None = None
 
-    def as_output(self, request: Request) -> TokenOutput:
+    def as_output(self, request_id: str) -> TokenOutput:
         return TokenOutput(
-            request_id=request.id,
+            request_id=request_id,
             finish_reason="error",
             error_code=self.code,
             error_message=self.message,
@@ -55,11 +55,13 @@ def refusal(request: Request, scheduler: Scheduler, config: CoreConfig) -> Refus
 def displaced(request: Request, scheduler: Scheduler) -> list[Request] | Refusal:
     """Who gives the request a place in the line, mostly nobody; or why there is none for it."""
     leaving = scheduler.waiting.place_for(request, scheduler.num_free_rows)
-    return overload("the waiting line is full", scheduler) if leaving is None else leaving
+    if leaving is None:
+        return overload("the waiting line is full", scheduler.waiting.retry_after_s())
+    return leaving
 
 
-def overload(reason: str, scheduler: Scheduler) -> Refusal:
-    return Refusal(OVERLOADED, f"the server is overloaded: {reason}", scheduler.waiting.retry_after_s())
+def overload(reason: str, retry_after_s: float) -> Refusal:
+    return Refusal(OVERLOADED, f"the server is overloaded: {reason}", retry_after_s)
 
 
 def _can_ever_fit(request: Request, scheduler: Scheduler, config: CoreConfig) -> bool:

@@ -141,7 +141,7 @@ class Loop(Generic[HandleT]):
         refused = refusal(request, self._scheduler, self._config) or displaced(request, self._scheduler)
         if isinstance(refused, Refusal):
             self._scheduler.num_refused += refused.code == OVERLOADED
-            self._outbox.put(request.worker, refused.as_output(request))
+            self._outbox.put(request.worker, refused.as_output(request.id))
             return
         self._scheduler.add(request)
         for other in refused:
@@ -156,7 +156,7 @@ class Loop(Generic[HandleT]):
             self._refuse_waiting(request, "waited too long")
 
     def _refuse_waiting(self, request: Request, reason: str) -> None:
-        refused = overload(reason, self._scheduler)
+        refused = overload(reason, self._scheduler.waiting.retry_after_s())
         self._scheduler.num_refused += 1
         end(
             request,

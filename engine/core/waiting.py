@@ -55,11 +55,10 @@ class DrainMeter:
             return RETRY_AFTER_S[0]
         return self._busy_s * max(num_requests / self._requests, num_tokens / self._tokens)
 
-
-def clamped_retry_s(delay_s: float) -> float:
-    """What a refused caller is told of a line that takes so long."""
-    least, most = RETRY_AFTER_S
-    return min(most, max(least, delay_s))
+    def retry_after_s(self, num_requests: int, num_tokens: int) -> float:
+        """What a refused caller is told of a line of that length."""
+        least, most = RETRY_AFTER_S
+        return min(most, max(least, self.delay_s(num_requests, num_tokens)))
 
 
 class WaitingLine:
@@ -181,7 +180,7 @@ class WaitingLine:
         return self._drain.delay_s(self.num_requests, self.num_tokens)
 
     def retry_after_s(self) -> float:
-        return clamped_retry_s(self.predicted_delay_s())
+        return self._drain.retry_after_s(self.num_requests, self.num_tokens)
 
     def check_integrity(self, waiting: list[Request]) -> None:
         """`waiting`: every live request in phase WAITING."""

@@ -16,9 +16,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from engine.core.admission import OVERLOADED
+from engine.core.admission import OVERLOADED, overload
 from engine.core.ports import Clock, Emit, Inbox
-from engine.core.waiting import DrainMeter, clamped_retry_s
+from engine.core.waiting import DrainMeter
 from engine.grammar.bound import BoundGrammar
 from engine.grammar.cache import GrammarCache
 from engine.grammar.compiler import NUM_THREADS, Key, Outcome
@@ -188,16 +188,8 @@ class GrammarDesk:
     def _refuse(self, request: AddRequest, reason: str) -> None:
         self._num_refused += 1
         num_held = len(self._held)
-        self._end(
-            request,
-            TokenOutput(
-                request_id=request.request_id,
-                finish_reason="error",
-                error_code=OVERLOADED,
-                error_message=f"the server is overloaded: {reason}",
-                retry_after_s=clamped_retry_s(self._drain.delay_s(num_held, num_held)),
-            ),
-        )
+        refused = overload(reason, self._drain.retry_after_s(num_held, num_held))
+        self._end(request, refused.as_output(request.request_id))
 
     def _settle(self, request: AddRequest, outcome: Outcome) -> list[CoreInbound]:
         """Let the request through with its grammar, or answer it."""

@@ -60,7 +60,7 @@ def test_a_full_line_is_an_overload_with_a_time_to_come_back() -> None:
     assert refusal(request, scheduler, settings) is None, "it could be served"
     found = displaced(request, scheduler)
     assert isinstance(found, Refusal)
-    output = found.as_output(request)
+    output = found.as_output(request.id)
     assert (output.request_id, output.finish_reason) == ("late", "error")
     assert output.error_code == "server_is_overloaded"
     assert output.retry_after_s == 1.0
