@@ -13,8 +13,9 @@ Policy only: knows no pages, rows or steps.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.core.request import Request
 
@@ -64,14 +65,9 @@ class Account:
         self.num_turns += 1
         if self.num_turns % OLDEST_EVERY == OLDEST_EVERY - 1 and self.waiting:
             oldest = min(self.waiting, key=lambda request: request.sequence)
-            self.take(oldest)
+            withdraw(self.waiting, oldest, _urgency)
             oldest.priority = FIRST
             insort(self.waiting, oldest, key=_urgency)
-
-    def take(self, request: Request) -> None:
-        index = bisect_left(self.waiting, _urgency(request), key=_urgency)
-        assert self.waiting[index] is request
-        del self.waiting[index]
 
     @property
     def is_held_back(self) -> bool:
@@ -148,7 +144,7 @@ class FairQueue:
         """It waits no more."""
         account = request.account
         assert account is not None
-        account.take(request)
+        withdraw(account.waiting, request, _urgency)
         account.num_waiting_tokens -= request.num_prompt_tokens
         if not account.waiting:
             del self._waiting[account.fairness_id]
@@ -220,6 +216,13 @@ def part_of_line(
     """The part of a line's bounds that an id takes, by its weight; with `more` requests than now."""
     requests, tokens = len(account.waiting) + more, account.num_waiting_tokens + more_tokens
     return max(requests / max_requests, tokens / max_tokens) / max(account.weight, MIN_WEIGHT)
+
+
+def withdraw(line: list[Request], request: Request, key: Callable[[Request], Any]) -> None:
+    """Out of a line in the order of `key`, which no two requests share."""
+    index = bisect_left(line, key(request), key=key)
+    assert line[index] is request
+    del line[index]
 
 
 def _urgency(request: Request) -> tuple[int, float, int]:

@@ -7,12 +7,12 @@ place of the other's, so that no id and no class can fill it. Policy only: knows
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterator
 from itertools import chain, islice, takewhile
 
 from engine.core.config import CoreConfig
-from engine.core.fairness import Account, FairQueue, part_of_line
+from engine.core.fairness import Account, FairQueue, part_of_line, withdraw
 from engine.core.request import CLASSES, Phase, Request
 
 HALF_LIFE_S = 10.0
@@ -151,9 +151,7 @@ class WaitingLine:
             self._preempted[request.class_rank].remove(request)
         else:
             self._fresh[request.class_rank].remove(request)
-            index = bisect_left(self._arrivals, _arrival(request), key=_arrival)
-            assert self._arrivals[index] is request
-            del self._arrivals[index]
+            withdraw(self._arrivals, request, _arrival)
         self._count(request, -1)
 
     def retire(self, request: Request) -> None:
