@@ -151,7 +151,7 @@ class ServerSettings:
     """Where usage journals go; None: no journal."""
     drain_grace_s: float = 15.0
     """How long requests are still taken after a drain began, though /ready already says no."""
-    drain_timeout_s: float = 600.0
+    drain_timeout_s: float = 1200.0
     """How long running requests may take to end after that."""
     debug_invariants: bool = False
     """Check the page bookkeeping after every step."""

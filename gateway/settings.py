@@ -94,7 +94,9 @@ class ServerSettings(_Group):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     trusted_proxy_cidrs: tuple[IPv4Network | IPv6Network, ...] = ()
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
-    drain_timeout_s: float = Field(default=600.0, ge=0)
+    drain_timeout_s: float = Field(default=1200.0, ge=0)
+    """A process that stops goes when its last request has ended, and after this in any case: no request that a pool may
+    allow (`pool/traffic.py`) takes as long."""
     files: str = "var/files"
     """Where tenants' files and the results of their batches lie: a directory that all gateways and workers share, or a
     bucket written as for exports, with the exports' credentials."""
@@ -156,7 +158,7 @@ class LedgerSettings(_Group):
 class PoolSettings(_Group):
     run_dir: Path = Path("var/run")
     ready_timeout_s: float = Field(default=300.0, gt=0)
-    drain_timeout_s: float = Field(default=600.0, ge=0)
+    drain_timeout_s: float = Field(default=1200.0, ge=0)
 
 
 class MailSettings(_Group):

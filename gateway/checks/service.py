@@ -81,13 +81,21 @@ def nothing_waits_for_review(facts: Facts) -> Finding:
 
 def streams_outlive_a_rollout(facts: Facts) -> Finding:
     name, settings = "drain", facts.settings
-    drain, longest = settings.server.drain_timeout_s, settings.upstream.total_timeout_s
-    if drain < longest:
-        return warned(
-            name,
-            f"a gateway that stops waits {drain:g} s, a request may take {longest:g} s",
-            "raise TOLLWAY_SERVER__DRAIN_TIMEOUT_S (and terminationGracePeriodSeconds), or lower TOLLWAY_UPSTREAM__TOTAL_TIMEOUT_S",
-        )
+    drain, longest = settings.server.drain_timeout_s, facts.longest_request_s
+    for who, variable, wait_s in (
+        ("a gateway that stops", "TOLLWAY_SERVER__DRAIN_TIMEOUT_S", drain),
+        (
+            "a supervisor that drains a replica",
+            "TOLLWAY_POOL__DRAIN_TIMEOUT_S",
+            settings.pool.drain_timeout_s,
+        ),
+    ):
+        if wait_s < longest:
+            return warned(
+                name,
+                f"{who} waits {wait_s:g} s, a request may take {longest:g} s",
+                f"raise {variable} (and terminationGracePeriodSeconds), or lower TOLLWAY_UPSTREAM__TOTAL_TIMEOUT_S",
+            )
     return passed(name, f"{drain:g} s for requests of at most {longest:g} s")
 
 

@@ -95,5 +95,13 @@ class Facts:
     def running_pools(self) -> list[Json]:
         return [pool for pool in self.pools if pool["desired_state"] == "running"]
 
+    @property
+    def longest_request_s(self) -> float:
+        """By the settings, and by the pools that have a time of their own."""
+        own = (pool["traffic"]["total_timeout_s"] for pool in self.pools)
+        return max(
+            self.settings.upstream.total_timeout_s, 0.0, *(total_s for total_s in own if total_s is not None)
+        )
+
 
 Check = Callable[[Facts], Finding]

@@ -67,7 +67,7 @@ def pods_may_finish(facts: Facts) -> Finding:
     name = "termination grace"
     if facts.workloads is None:
         return skipped(name, *_NOT_GIVEN)
-    longest = facts.settings.upstream.total_timeout_s
+    longest = facts.longest_request_s
     short = [
         f"{_name(workload)} ({grace:g} s)"
         for workload in facts.workloads

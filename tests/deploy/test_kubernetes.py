@@ -16,6 +16,7 @@ from typer.main import get_command
 from engine.config import EngineConfig
 from engine.flags import parse
 from gateway.cli import app
+from gateway.pool.traffic import TOTAL_S_MAX
 from gateway.settings import Settings
 from scripts.deploy_files import KUSTOMIZE, OVERLAYS, RENDERED, RULE_OBJECT, rule_object, sources_hash
 from tests.deploy.metrics import known_metrics
@@ -187,15 +188,18 @@ def test_commands_and_settings_exist(overlay: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_nothing_is_cut_by_a_rollout(overlay: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, server = settings_of(overlay, "gateway", monkeypatch), engine(overlay).server
-    longest = settings.upstream.total_timeout_s
+    longest = max(settings.upstream.total_timeout_s, TOTAL_S_MAX)
     drains = {
-        "gateway": settings.server.drain_timeout_s,
-        "engine": server.drain_timeout_s + server.drain_grace_s,
+        "gateway": (settings.server.drain_timeout_s, 0.0),
+        "engine": (
+            server.drain_timeout_s,
+            server.drain_grace_s,
+        ),  # what came with the grace's end counts from there
     }
-    for component, drain_s in drains.items():
+    for component, (drain_s, grace_s) in drains.items():
         spec = pod(workloads(overlay)[component])
         pause_s = int(spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
-        assert drain_s >= longest
+        assert drain_s >= longest + grace_s
         assert spec["terminationGracePeriodSeconds"] >= drain_s + pause_s
     assert workloads(overlay)["worker"]["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     budgets = of_kind(overlay, "PodDisruptionBudget")

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from engine.config import ServerSettings as EngineServerSettings
+from gateway.pool.traffic import TOTAL_S_MAX
 from gateway.settings import (
     DatabaseSettings,
     ServerSettings,
@@ -154,3 +156,16 @@ def test_a_file_that_cannot_be_read_is_named_with_its_variable(
     monkeypatch.setenv("TOLLWAY_CONFIG", write(tmp_path / "t.toml", "[server"))
     with pytest.raises(SettingsError, match="TOLLWAY_CONFIG: "):
         Settings()
+
+
+def test_no_drain_is_shorter_than_a_request_may_be() -> None:
+    """By the defaults, of gateway, supervisor and engine: neither in general nor in a pool with a time of its own. And
+    money is held for longer."""
+    settings, engine = Settings(), EngineServerSettings()
+    longest = max(settings.upstream.total_timeout_s, TOTAL_S_MAX)
+    assert settings.server.drain_timeout_s > longest
+    assert engine.drain_timeout_s > longest + engine.drain_grace_s, (
+        "it takes requests until the grace has ended"
+    )
+    assert settings.pool.drain_timeout_s >= engine.drain_timeout_s, "it would be killed"
+    assert settings.ledger.hold_ttl_s > longest

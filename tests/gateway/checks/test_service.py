@@ -8,7 +8,14 @@ from pathlib import Path
 
 from gateway.checks import service
 from gateway.checks.types import DatabaseFacts, Facts, Verdict
-from gateway.settings import DatabaseSettings, ExportSettings, LimitSettings, ServerSettings, Settings
+from gateway.settings import (
+    DatabaseSettings,
+    ExportSettings,
+    LimitSettings,
+    PoolSettings,
+    ServerSettings,
+    Settings,
+)
 from tests.harness import Gateway
 
 Gather = Callable[..., Awaitable[Facts]]
@@ -67,9 +74,21 @@ def test_connections_are_added_up() -> None:
 
 def test_settings_that_cut_streams_or_leave_limits_out() -> None:
     facts = Facts(settings=Settings())
-    assert service.streams_outlive_a_rollout(facts).verdict is Verdict.WARN, "600 s for requests of 900 s"
-    patient = Settings(server=ServerSettings(drain_timeout_s=900))
-    assert service.streams_outlive_a_rollout(Facts(settings=patient)).verdict is Verdict.PASS
+    assert service.streams_outlive_a_rollout(facts).verdict is Verdict.PASS, "our own defaults"
+    hasty = Settings(server=ServerSettings(drain_timeout_s=600))
+    finding = service.streams_outlive_a_rollout(Facts(settings=hasty))
+    assert (finding.verdict, finding.found) == (
+        Verdict.WARN,
+        "a gateway that stops waits 600 s, a request may take 900 s",
+    )
+    supervisor = Settings(pool=PoolSettings(drain_timeout_s=899))
+    finding = service.streams_outlive_a_rollout(Facts(settings=supervisor))
+    assert (finding.verdict, "TOLLWAY_POOL__DRAIN_TIMEOUT_S" in finding.advice) == (Verdict.WARN, True)
+    pools = [{"traffic": {"total_timeout_s": own}} for own in (None, 1000.0)]
+    enough = Settings(server=ServerSettings(drain_timeout_s=1000))
+    assert service.streams_outlive_a_rollout(Facts(settings=enough, pools=pools)).verdict is Verdict.PASS
+    short = Settings(server=ServerSettings(drain_timeout_s=999))
+    assert service.streams_outlive_a_rollout(Facts(settings=short, pools=pools)).verdict is Verdict.WARN
     assert service.tenants_have_limits(facts).verdict is Verdict.PASS
     open_ = Settings(limits=LimitSettings(tokens_per_minute=0))
     finding = service.tenants_have_limits(Facts(settings=open_))
