@@ -79,7 +79,7 @@ class Scheduler:
 
     def schedule(self, now: float) -> Step | None:
         """The next step, or None when there is nothing to launch before an earlier one is collected."""
-        plan = StepPlan(self._config.max_num_batched_tokens)
+        plan = StepPlan(self._config.max_num_batched_tokens, pace.Allowance(self.times))
         if self._num_lower:
             self._floor.pass_time(now)
             self._make_way()
@@ -183,7 +183,7 @@ class Scheduler:
         backlog = self.num_unread_tokens + self.waiting.num_tokens
         plan.budget = policy.step_budget(len(wants), backlog, self._config)
         if self._num_promised:
-            wants = self._keep_promises(plan, wants, prompts)
+            wants = pace.cap(plan, wants, self.times, self._config, step=self.num_steps)
         if prompts:
             self._share_rest(plan, wants, prompts)
         short = [want for want in wants if want[1] > want[0].capacity]
@@ -194,25 +194,6 @@ class Scheduler:
                 plan.appends += self.kv.grow(request, end)
             self._hand_out(plan, request, end)
 
-    def _keep_promises(self, plan: StepPlan, answers: Wants, prompts: list[Request]) -> Wants:
-        """Cap the step so that the tightest promised time between tokens is kept."""
-        promise_s = pace.tightest(answers)
-        if promise_s is None:
-            return answers
-        kept = pace.keep(
-            promise_s,
-            self.times,
-            answers,
-            prompts[0].num_computed if prompts else 0,
-            block_size=self._config.layout.block_size,
-            budget=self._config.max_num_batched_tokens,
-        )
-        if kept.num_lower is not None:
-            answers = pace.in_turn(answers, kept.num_lower, self.num_steps)
-        plan.budget = min(plan.budget, len(answers) + kept.num_prompt_tokens)
-        plan.is_tight = kept.is_tight
-        return answers
-
     def _share_rest(self, plan: StepPlan, wants: Wants, prompts: list[Request]) -> None:
         """Prompts get what the answers leave of the budget, less what those in line need before them."""
         heads = self.waiting.heads(policy.MOST_PASSED_OVER) if self.rows.num_free else []
@@ -220,32 +201,37 @@ class Scheduler:
         prompts = self._turns.order(prompts, heads)
         for request in prompts:
             if kept == 0 and heads:
-                kept = self._turns.room_for(heads, request, budget)
+                kept = self._turns.room_for(heads, request, plan.prompts.room(0, budget))
                 budget -= kept
-            num_tokens = min(budget, request.num_pending)
+                if kept:
+                    plan.prompts.take(0, kept)
+            num_tokens = plan.prompts.room(request.num_computed, min(budget, request.num_pending))
             if num_tokens > 0:
                 wants.append((request, request.num_computed + num_tokens))
                 budget -= num_tokens
-        plan.unserved = prompts if kept else []
+                plan.prompts.take(request.num_computed, num_tokens)
+        if kept:
+            plan.prompts.give_back(0, kept)
+            plan.unserved = prompts
 
     def _top_up(self, plan: StepPlan) -> None:
         """Room was kept for requests in line that did not take it all."""
         for request in plan.unserved:
             if request.num_unseen_tokens or request.num_pending <= 0 or plan.budget == 0:
                 continue
-            begun = plan.take_back(request)
-            start = request.num_computed if begun is None else begun.start
-            note_read(request, request.num_computed, start, self.times.key_cost)
-            end = request.num_computed + min(
-                request.num_pending, plan.budget - (request.num_computed - start)
-            )
+            begun, computed = plan.take_back(request), request.num_computed
+            start = computed if begun is None else begun.start
+            note_read(request, computed, start, self.times.key_cost)
+            room = plan.prompts.room(start, min(plan.budget, request.num_tokens - start))
+            end = max(computed, start + room)
             if end > request.capacity and self.kv.num_missing(request, end) > self.kv.pool.num_free:
-                end = request.num_computed
+                end = computed
             if end > request.capacity:
                 plan.appends += self.kv.grow(request, end)
             request.num_computed = start
             request.num_steps_in_flight -= begun is not None
             if end > start:
+                plan.prompts.take(start, end - start)
                 self._hand_out(plan, request, end)
 
     def _make_room(self, wants: Wants) -> Wants:
@@ -279,7 +265,7 @@ class Scheduler:
 
     def _admit(self, plan: StepPlan, now: float) -> None:
         """In the line's order, while the whole of the next one fits."""
-        while plan.budget > 0 and self.rows.num_free and self.waiting.num_requests:
+        while plan.prompts.room(0, plan.budget) > 0 and self.rows.num_free and self.waiting.num_requests:
             if not self._admit_next(plan, now):
                 break
 
@@ -325,7 +311,9 @@ class Scheduler:
             self._count_first_admission(request, hit.num_tokens, now)
         self._enter_row(plan, request)
         self.kv.admit(request, hit)
-        end = min(hit.num_tokens + plan.budget, request.num_tokens)
+        num_tokens = min(plan.budget, request.num_tokens - hit.num_tokens)
+        end = hit.num_tokens + max(1, plan.prompts.room(hit.num_tokens, num_tokens))
+        plan.prompts.take(hit.num_tokens, end - hit.num_tokens)
         self.kv.grow(request, end, whole=request.num_tokens)
         plan.new_rows.append(
             RowInit(

@@ -7,10 +7,14 @@ owners by then, so a step remembers its requests itself. Knows no policy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.core.contract import BlockAppend, PageMove, RowInit, RowWork, ScheduleOutput
 from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT
 from engine.core.request import Request
+
+if TYPE_CHECKING:
+    from engine.core.pace import Allowance
 
 Moves = tuple[tuple[PageMove, ...], tuple[PageMove, ...]]
 
@@ -21,6 +25,8 @@ class StepPlan:
 
     budget: int
     """Tokens left."""
+    prompts: Allowance
+    """Time left to prompts."""
     work: list[tuple[int, int, RowWork, Request]] = field(default_factory=list)
     """(num_tokens, row, …): sorts into the contract's order; a row occurs once."""
     new_rows: list[RowInit] = field(default_factory=list)
@@ -50,6 +56,7 @@ class StepPlan:
             if owner is request:
                 del self.work[index]
                 self.budget += num_tokens
+                self.prompts.give_back(work.start, num_tokens)
                 return work
         return None
 

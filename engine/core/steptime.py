@@ -101,6 +101,12 @@ class StepTimes:
         _, token, _, _, compared = self._fitted()
         return compared / token if token > 0 else 0.0
 
+    def prompt_seconds(self, position: int, num_tokens: int) -> float:
+        """What so many tokens of a prompt, from `position` on, take beside others."""
+        _, token, row, read, compared = self._fitted()
+        each = token + read + compared * (position + num_tokens / 2)
+        return row + read * position + each * num_tokens
+
     def prompt_tokens_in(self, seconds: float, position: int) -> int:
         """How many tokens of a prompt, from `position` on, are computed in that time beside others."""
         _, token, row, read, compared = self._fitted()

@@ -93,13 +93,13 @@ def test_with_turns_of_equal_tokens_they_would(monkeypatch: pytest.MonkeyPatch) 
 
 
 def beside_batch(
-    load: float, seed: int, *, prompts: tuple[int, int] = (1000, 4000), **changes: object
+    load: float, seed: int, *, count: int = 400, prompts: tuple[int, int] = (1000, 4000), **changes: object
 ) -> Virtual:
     """People's requests with promises, and more batch work than can be done."""
     rng, engine = random.Random(seed), Virtual(settings(**changes))
     promised = chat(rng, ttft_ms=TTFT_S * 1e3, tpot_ms=TPOT_S * 1e3)
     engine.arrive(poisson(rng, load * CHAT_RPS, 40.0, promised))
-    engine.arrive((0.0, message) for message in batch(rng, 400, prompts))
+    engine.arrive((0.0, message) for message in batch(rng, count, prompts))
     engine.run(40.0)
     return engine
 
@@ -117,6 +117,23 @@ def test_batch_work_never_breaks_an_interactive_promise(changes: dict[str, objec
 def test_without_the_pace_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "tightest", lambda answers: None)
     assert p95(story.tpot_s for story in served(beside_batch(0.5, 6), "chat")) > 1.3 * TPOT_S
+
+
+def test_a_prompt_that_sits_a_step_out_costs_it_no_time() -> None:
+    """Batch work read up to 60,000 tokens waits for its turns: those that are read have the time to themselves."""
+    engine = beside_batch(0.5, 6, count=20, prompts=(60_000, 60_000))
+    stories = served(engine, "chat")
+    assert len(stories) > 400
+    assert p95(story.ttft_s for story in stories) < TTFT_S / 2
+    assert p95(story.tpot_s for story in stories) < TPOT_S
+    assert batch_part(engine) > 0.08, "and what is left is used"
+
+
+def test_with_the_position_of_one_prompt_for_all_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = pace.Allowance.room
+    monkeypatch.setattr(pace.Allowance, "room", lambda left, position, most: taken(left, 60_000, most))
+    stories = served(beside_batch(0.5, 6, count=20, prompts=(60_000, 60_000)), "chat")
+    assert p95(story.ttft_s for story in stories) > 0.75 * TTFT_S
 
 
 def batch_part(engine: Virtual) -> float:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from engine.core.config import CoreConfig
 from engine.core.contract import KVGroup, KVLayout, ScheduleOutput
 from engine.core.loop import Loop
+from engine.core.pace import Allowance
+from engine.core.step import StepPlan
+from engine.core.steptime import StepTimes
 from engine.messages import (
     AbortRequest,
     AddRequest,
@@ -156,3 +159,8 @@ class Engine:
 
     def _step_takes_time(self, schedule: ScheduleOutput) -> None:
         self.now += STEP_S
+
+
+def plan_of(budget: int) -> StepPlan:
+    """Nobody was promised anything."""
+    return StepPlan(budget, Allowance(StepTimes()))

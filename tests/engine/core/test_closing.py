@@ -8,15 +8,15 @@ from engine.core.closing import MARGIN_S, MOST_ROWS, Closing
 from engine.core.contract import ScheduleOutput, StepResult
 from engine.core.loop import Loop
 from engine.core.request import Request
-from engine.core.step import Step, StepPlan
+from engine.core.step import Step
 from engine.messages import CoreInbound
-from tests.engine.core.harness import add, config
+from tests.engine.core.harness import add, config, plan_of
 
 STEP_S = 0.01
 
 
 def step(num_tokens: int) -> Step:
-    plan = StepPlan(num_tokens)
+    plan = plan_of(num_tokens)
     plan.add(request(0), 0, num_tokens, False)
     return Step.from_plan(1, plan, [])
 
@@ -40,7 +40,7 @@ def test_a_step_behind_another_begins_when_that_one_is_done() -> None:
 def test_a_step_of_many_rows_is_followed_at_once() -> None:
     closing = Closing()
     for rows, is_small in ((MOST_ROWS, True), (MOST_ROWS + 1, False)):
-        plan = StepPlan(2 * rows)
+        plan = plan_of(2 * rows)
         for row in range(rows):
             plan.add(request(row), 0, 2, False)
         running = Step.from_plan(1, plan, [])

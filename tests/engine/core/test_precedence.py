@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.core.policy import PASSED_OVER_S
 from engine.core.request import Phase
-from engine.core.step import Step, StepPlan
+from engine.core.step import Step
 from engine.core.turns import TURN_TOKENS
-from tests.engine.core.harness import layout
+from tests.engine.core.harness import layout, plan_of
 from tests.engine.core.test_scheduler import lined_up, sampled, scheduled, scheduler, work
 
 
@@ -131,7 +131,7 @@ def test_a_promised_time_between_tokens_caps_the_prompts_beside_it() -> None:
     lined_up(owner, "answer", [1] * 20, max_tokens=50, tpot_ms=30.0)
     step = scheduled(owner)
     for count in (1, 100, 200, 400, 512, 300, 50):
-        plan = StepPlan(512)
+        plan = plan_of(512)
         plan.add(step.requests[0], 0, count, samples=False)
         owner.times.observe(Step.from_plan(1, plan, []), 0.010 + 0.0001 * count)
     sampled(owner, step)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.core.request import Request
-from engine.core.step import Step, StepPlan
-from tests.engine.core.harness import add
+from engine.core.step import Step
+from tests.engine.core.harness import add, plan_of
 
 
 def request(row: int) -> Request:
@@ -16,7 +16,7 @@ def request(row: int) -> Request:
 
 
 def test_work_is_in_ascending_order_of_tokens_then_row_beside_its_requests() -> None:
-    plan, rows = StepPlan(100), [request(row) for row in range(4)]
+    plan, rows = plan_of(100), [request(row) for row in range(4)]
     plan.add(rows[2], 0, 30, False)
     plan.add(rows[3], 7, 1, True)
     plan.add(rows[0], 0, 30, True)
@@ -29,14 +29,14 @@ def test_work_is_in_ascending_order_of_tokens_then_row_beside_its_requests() -> 
 
 
 def test_the_budget_cannot_be_overdrawn() -> None:
-    plan = StepPlan(10)
+    plan = plan_of(10)
     plan.add(request(0), 0, 10, False)
     with pytest.raises(AssertionError):
         plan.add(request(1), 0, 1, False)
 
 
 def test_ignoring_a_request_marks_its_row_only() -> None:
-    plan, rows = StepPlan(10), [request(0), request(1)]
+    plan, rows = plan_of(10), [request(0), request(1)]
     for each in rows:
         plan.add(each, 0, 1, True)
     step = Step.from_plan(1, plan, [])
