@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import nan
 
 from gateway.checks.say import failed, first_few, passed, skipped, warned
 from gateway.checks.types import Check, EngineFacts, Facts, Finding, Json
@@ -124,7 +125,7 @@ def utilization_is_sound(facts: Facts) -> Finding:
     if not values:
         return skipped(name, "no pool of ours has GPUs")
     low, high = _UTILIZATION
-    odd = [f"{pool}: {value:g}" for pool, value in values.items() if not low <= value <= high]
+    odd = [f"{pool}: {value}" for pool, value in values.items() if not low <= _number(value) <= high]
     if odd:
         return warned(
             name,
@@ -149,15 +150,24 @@ def engines_keep_up(facts: Facts) -> Finding:
     return passed(name, f"{len(loads)} engines: short queues, free KV pages")
 
 
-def _utilizations(facts: Facts) -> Iterable[tuple[str, float]]:
+def _utilizations(facts: Facts) -> Iterable[tuple[str, object]]:
+    """As somebody wrote them: a flag may be anything."""
     for pool in facts.running_pools:
         spec = pool["spec"]
         if spec["kind"] in ("tollway", "vllm") and spec["gpus"]:
-            yield str(pool["name"]), float(spec["flags"].get("gpu-memory-utilization", _DEFAULT_UTILIZATION))
+            yield str(pool["name"]), spec["flags"].get("gpu-memory-utilization", _DEFAULT_UTILIZATION)
     for engine in facts.engines:
         told = engine.cache.get("gpu_memory_utilization")
         if told is not None:
-            yield _pool_name(facts, engine), float(told)
+            yield _pool_name(facts, engine), told
+
+
+def _number(value: object) -> float:
+    """Not a number, for what is none: then it is within no bounds."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return nan
 
 
 def _ready(pool: Json) -> int:

@@ -318,7 +318,7 @@ export type PoolBody = { api_key?: string | null; name: string; reserved_project
 
 export type PoolChange = { api_key?: string | null; desired_state?: "running" | "stopped" | null; max_replicas?: number | null; min_replicas?: number | null; name?: string | null; reserved_projects?: Array<string> | null; spec?: EngineSpec | null; traffic?: TrafficPolicy | null };
 
-export type PoolNode = { node: string; phase: "settled" | "starting" | "rolling" | "blocked" | "crashing" | "stopping" | "stopped"; reason: string; replicas: number | null; scaled_at: number | null; scaled_for: string | null; since: number };
+export type PoolNode = { node: string; phase: "settled" | "starting" | "rolling" | "blocked" | "crashing" | "stopping" | "stopped"; reason: string; replicas: number | null; scaled_at: number | null; scaled_for: string | null; since: number; wanted_replicas: number };
 
 export type PoolNow = { desired_state: "running" | "stopped"; id: string; is_rolling: boolean; name: string; ready: number; replicas: Array<ReplicaNow> };
 

@@ -22,6 +22,7 @@ from gateway.ids import PoolId, ReplicaId
 from gateway.pool.addresses import unsafe_url
 from gateway.pool.nodes import NodeState, node_states
 from gateway.pool.repository import PoolRepository, ReplicaCondition
+from gateway.pool.sizing import wanted_replicas
 from gateway.pool.spec import NOT_STARTED_WITH, EngineSpec
 from gateway.pool.traffic import DEFAULT_TRAFFIC, TrafficPolicy
 from gateway.pool.views import PoolView
@@ -180,7 +181,7 @@ class PoolRoutes:
             "id": pool.id,
             **_facts(pool, reserved),
             "generation": pool.generation,
-            "nodes": [_node(node) for node in nodes if node.pool_id == pool.id],
+            "nodes": [_node(pool, node) for node in nodes if node.pool_id == pool.id],
             "replicas": [self._replica(replica) for replica in replicas if replica.pool_id == pool.id],
         }
 
@@ -270,12 +271,15 @@ def _as_started(spec: EngineSpec) -> Json:
     return spec.model_dump(exclude=set(NOT_STARTED_WITH))
 
 
-def _node(state: NodeState) -> Json:
+def _node(pool: PoolView, state: NodeState) -> Json:
+    """`wanted_replicas` is what the node's supervisor keeps; `replicas` what its autoscaler chose last, whatever the
+    specification says by now."""
     return {
         "node": state.node,
         "phase": state.phase,
         "reason": state.reason,
         "since": unix(state.since),
+        "wanted_replicas": wanted_replicas(replace(pool, scaled_to=state.replicas)),
         "replicas": state.replicas,
         "scaled_at": unix(state.scaled_at),
         "scaled_for": state.scaled_for,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import pytest
+
 from gateway.checks import engines
 from gateway.checks.types import DatabaseFacts, EngineFacts, Facts, PoolTokens, Verdict
 from gateway.settings import Settings
@@ -85,6 +87,21 @@ async def test_flags_of_a_pool(gateway: Gateway, gathered: Gather) -> None:
     facts = replace(facts, engines=[told])
     assert engines.prefix_caching_is_on(facts).verdict is Verdict.WARN
     assert engines.utilization_is_sound(facts).found == "fast: 0.5"
+
+
+@pytest.mark.parametrize("flag", ["high", True, "nan", ""])
+async def test_a_utilization_that_is_no_number_is_shown(flag: str | bool) -> None:
+    """Of a pool's flags, and of what somebody's engine says of itself."""
+    spec = {"kind": "vllm", "gpus": [0], "flags": {"gpu-memory-utilization": flag}}
+    pool = {"id": "p", "name": "fast", "desired_state": "running", "spec": spec}
+    facts = Facts(settings=Settings(), pools=[pool])
+    assert (engines.utilization_is_sound(facts).verdict, engines.utilization_is_sound(facts).found) == (
+        Verdict.WARN,
+        f"fast: {flag}",
+    )
+    told = [EngineFacts("p", "u", cache={"gpu_memory_utilization": str(flag)})]
+    facts = Facts(settings=Settings(), pools=[pool | {"spec": spec | {"gpus": []}}], engines=told)
+    assert engines.utilization_is_sound(facts).found == f"fast: {flag}"
 
 
 def test_queues_and_pages() -> None:

@@ -38,13 +38,14 @@ class Replica(TypedDict):
 
 
 class PoolNode(TypedDict):
-    """How far the replicas of one node are; `since` the phase began. `replicas`: the autoscaler's number, if it has chosen
-    one."""
+    """How far the replicas of one node are; `since` the phase began. `wanted_replicas`: how many its supervisor keeps now.
+    `replicas`: the autoscaler's number, if it has chosen one."""
 
     node: str
     phase: Literal["settled", "starting", "rolling", "blocked", "crashing", "stopping", "stopped"]
     reason: str
     since: int
+    wanted_replicas: int
     replicas: int | None
     scaled_at: int | None
     scaled_for: str | None

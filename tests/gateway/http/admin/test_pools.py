@@ -87,10 +87,31 @@ async def test_a_pool_shows_how_far_each_node_is(gateway: Gateway) -> None:
         pool_id,
     )
     node = {"node": "n", "phase": "rolling", "reason": "1 of 3 replaced", "since": 1_700_000_000}
-    node |= {"replicas": 3, "scaled_at": 1_600_000_000, "scaled_for": "a queue"}
+    node |= {"wanted_replicas": 1, "replicas": 3, "scaled_at": 1_600_000_000, "scaled_for": "a queue"}
     assert (await gateway.admin("GET", f"/pools/{pool_id}"))["nodes"] == [node]
     listed = (await gateway.admin("GET", "/pools"))["data"]
     assert [pool["nodes"] for pool in listed] == [[], [node]]
+
+
+async def test_a_node_shows_how_many_replicas_it_keeps(gateway: Gateway) -> None:
+    """The autoscaler's number within the specification's bounds as they are now; without an autoscaler of ours the
+    specification's; none of a pool that is stopped."""
+    pool_id = (await gateway.admin("POST", "/pools", {"name": "p", "spec": SPEC}))["id"]
+    await gateway.sql(
+        "INSERT INTO pool_node (pool_id, node, phase, reason, since, replicas) VALUES ($1, 'n', 'settled', '', now(), 7)",
+        pool_id,
+    )
+
+    async def kept(change: dict[str, object]) -> int:
+        [node] = (await gateway.admin("POST", f"/pools/{pool_id}", change))["nodes"]
+        assert node["replicas"] == 7, "what was chosen stays told"
+        return int(node["wanted_replicas"])
+
+    assert await kept({"min_replicas": 2, "max_replicas": 9}) == 7
+    assert await kept({"max_replicas": 5}) == 5
+    assert await kept({"min_replicas": 8, "max_replicas": 9}) == 8
+    assert await kept({"spec": SPEC | {"min_replicas": 2, "max_replicas": 9, "autoscaler": "external"}}) == 2
+    assert await kept({"desired_state": "stopped"}) == 0
 
 
 async def test_a_change_replaces_replicas_only_if_it_must(gateway: Gateway) -> None:
