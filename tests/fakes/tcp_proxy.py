@@ -41,8 +41,8 @@ class TcpProxy:
         await asyncio.gather(*filter(None, self._relays), return_exceptions=True)
 
     def cut_after(self, sent: bytes, *, once_seen: bytes) -> None:
-        """On a connection that has sent `once_seen`: forward the bytes that contain `sent`, and cut before the
-        answer to them comes back."""
+        """On a connection that has sent `once_seen`: forward the bytes that contain `sent`, and cut when the server has
+        begun to answer them, of which nothing comes back."""
         self._cut_after = (once_seen, sent)
 
     def be_silent(self) -> None:
@@ -81,10 +81,9 @@ class TcpProxy:
         except OSError:  # the server itself is away
             writer.close()
             return
-        both = (
-            asyncio.create_task(self._pipe(reader, target_writer, passes, watched=True)),
-            asyncio.create_task(self._pipe(target_reader, writer, passes, watched=False)),
-        )
+        lost = asyncio.Event()
+        answers = asyncio.create_task(self._pipe(target_reader, writer, passes, lost))
+        both = (asyncio.create_task(self._pipe(reader, target_writer, passes, lost, answers)), answers)
         self._pipes.update(both)
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         for pipe in both:
@@ -99,29 +98,33 @@ class TcpProxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         passes: asyncio.Event,
-        *,
-        watched: bool,
+        lost: asyncio.Event,
+        answers: asyncio.Task[None] | None = None,
     ) -> None:
+        """Towards the server with the pipe of its `answers`, which are not passed on once `lost` is set."""
         seen = b""
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
                 await passes.wait()
+                if lost.is_set():
+                    return
                 writer.write(data)
                 await writer.drain()
-                if watched:
+                if answers is not None:
                     seen += data
                     if self._cut_after is not None and self._is_due(seen, data):
-                        self._cut_now()
-                        return
+                        lost.set()
+                        self._cut_all_but(asyncio.current_task(), answers)
+                        await answers
 
     def _is_due(self, seen: bytes, data: bytes) -> bool:
         assert self._cut_after is not None
         once_seen, sent = self._cut_after
         return once_seen in seen and sent in data
 
-    def _cut_now(self) -> None:
+    def _cut_all_but(self, *spared: asyncio.Task[Any] | None) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for pipe in self._pipes - {asyncio.current_task()}:
+        for pipe in self._pipes.difference(spared):
             pipe.cancel()

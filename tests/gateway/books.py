@@ -14,12 +14,14 @@ from sqlalchemy import text
 from gateway.clock import Clock, SystemClock
 from gateway.db import Database
 from gateway.ids import GatewayId, IdSource
+from gateway.ledger.closing import OPEN_FOR_SURE
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.service import Ledger
-from gateway.ledger.types import Hold, Prices
+from gateway.ledger.types import Hold, Prices, Settlement
 from gateway.obs.metrics import Metrics
 from gateway.settings import DatabaseSettings, LedgerSettings
 from tests.gateway.ledger.builders import PRICES, reservation
+from tests.instants import just_now
 from tests.patience import LONG_S, PatientDatabase
 
 MakeLedger = Callable[..., Awaitable[Ledger]]
@@ -38,6 +40,15 @@ async def once_admitted(ledger: Ledger, name: str, tenant_id: str = "proj_a") ->
                 return await ledger.reserve(reservation(f"{name}_{number}", tenant_id))
             await asyncio.sleep(0.05)
     raise AssertionError("never admitted")
+
+
+class DatedLedger(Ledger):
+    """By the machine's clock. A settlement that is right today and late on some day to come is refused at once."""
+
+    def settle(self, settlement: Settlement) -> None:
+        age = abs(just_now() - settlement.occurred_at)
+        assert age < OPEN_FOR_SURE / 2, f"{age} from now: take just_now(), or give the ledger a clock"
+        super().settle(settlement)
 
 
 class Books:
@@ -150,7 +161,7 @@ async def make_ledger(database_url: str, books: Books, tmp_path: Path) -> AsyncI
     ) -> Ledger:
         """`settings` are the ledger's; `database` among them, the database's."""
         database = patient(url, **settings.pop("database", {}))
-        ledger = Ledger(
+        ledger = (DatedLedger if clock is None else Ledger)(
             database,
             gateway_id=GatewayId(gateway_id),
             settings=LedgerSettings(

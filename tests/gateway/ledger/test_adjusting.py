@@ -1,7 +1,6 @@
 """Adjustments, credits and top-ups: new rows, once per key, counted in budgets, never below what there is."""
 
 import asyncio
-from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
@@ -17,8 +16,9 @@ from gateway.ledger.types import Entry
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime.now(UTC)
+NOW = just_now()
 BOUND = 50_000
 COST = 10 * 100 + 5 * 400
 PROJECT = TenantId("proj_a")

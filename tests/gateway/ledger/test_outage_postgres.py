@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,9 @@ from gateway.obs.metrics import Metrics
 from gateway.settings import LedgerSettings
 from tests.gateway.books import Books, patient
 from tests.gateway.ledger.builders import PRICES, reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 BOUND = 50_000
 WAIT_S = 60
 

@@ -1,7 +1,6 @@
 """Reservations whose caller leaves, comes too late, or comes twice."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
@@ -9,8 +8,9 @@ from gateway.ids import RequestId
 from gateway.ledger.errors import BudgetExceeded, LedgerUnavailable, ReservationFailed
 from tests.gateway.books import Books, MakeLedger, once_admitted
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 BOUND = 50_000
 COST = 10 * 100 + 5 * 400
 

@@ -8,10 +8,12 @@ import pytest
 from gateway.ids import RequestId
 from gateway.ledger.errors import BudgetExceeded, DuplicateSettlement
 from gateway.ledger.types import AttemptRecord, Settlement
+from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 BOUND = 50_000
 COST = 10 * 100 + 5 * 400
 
@@ -198,9 +200,11 @@ async def test_above_the_hold_is_charged_and_flagged(make_ledger: MakeLedger, bo
 async def test_the_period_is_that_of_the_reservation(make_ledger: MakeLedger, books: Books) -> None:
     """Settled in the next month, it is spent where it was held."""
     await books.add_budget(1_000_000)
-    ledger = await make_ledger()
+    clock = ManualClock(datetime(2030, 12, 31, 23, 59, tzinfo=UTC))
+    ledger = await make_ledger(clock=clock)
     hold = await ledger.reserve(reservation("req_1"))
-    ledger.settle(settlement(hold, datetime(2031, 1, 1, tzinfo=UTC)))
+    clock.step_wall(60)
+    ledger.settle(settlement(hold, clock.now()))
     await ledger.drain()
     assert await books.held_and_spent() == (0, COST)
     assert await books.value("SELECT count(*) FROM usage_event_2031_01") == 1

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 
 import pytest
@@ -15,9 +15,10 @@ from gateway.ledger.types import Hold
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 from tests.seeds import seed_of_test
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 BOUND = 50_000
 WRITERS = 16
 IDLE = "SELECT count(*) FROM budget_period WHERE held_nanousd <> 0"

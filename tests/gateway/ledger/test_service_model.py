@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,9 +39,10 @@ from gateway.settings import LedgerSettings
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.gateway.books import Books, patient
 from tests.gateway.ledger.builders import PRICES, reservation, settlement
+from tests.instants import just_now
 
 T = TypeVar("T")
-NOW = datetime.now(UTC)
+NOW = just_now()
 TENANTS = ("hard", "soft", "free")
 FINISH_S = 90.0
 PICK, TOKENS = st.integers(0, 1000), st.integers(0, 100)

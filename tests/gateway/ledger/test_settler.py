@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -20,9 +19,9 @@ from gateway.ledger.types import Hold
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-# What ended more than a day ago is late, and settled in another way.
-NOW = datetime.now(UTC)
+NOW = just_now()
 BOUND = 50_000
 COST = 10 * 100 + 5 * 400
 WAIT_S = 20

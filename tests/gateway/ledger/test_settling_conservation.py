@@ -5,7 +5,6 @@ with their own duplicate), releases, holds that vanish, requests settled without
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import count
 
 from hypothesis import HealthCheck, Phase, given, note, settings
@@ -21,8 +20,9 @@ from gateway.ledger.types import AttemptRecord, Hold, Settlement
 from gateway.reconcile.evidence import settlement_without_evidence
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 _EXAMPLES = count(1)
 
 steps = st.lists(

@@ -6,7 +6,6 @@ The limits are set short on one side only, so that a slow machine takes longer a
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,8 +15,9 @@ from gateway.ledger.errors import LedgerUnavailable
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.gateway.books import Books, MakeLedger, once_admitted
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 COST = 10 * 100 + 5 * 400
 WAIT_S = 60
 

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,9 @@ from gateway.reconcile.evidence import JournalAttempt, settlement_from_journal
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime.now(UTC)
+NOW = just_now()
 
 
 @pytest.fixture

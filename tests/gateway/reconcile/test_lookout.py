@@ -1,7 +1,6 @@
 """One look at all replicas: none of them holds up the others, and a lost one is read from its volume."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,9 @@ from gateway.reconcile.journal import (
 from gateway.reconcile.lookout import GONE_AFTER_S, Lookout
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 GOOD, BAD = ReplicaId("replica_good"), ReplicaId("replica_bad")
 
 

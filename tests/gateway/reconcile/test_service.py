@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,9 @@ from gateway.reconcile.service import Reconciler
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger
 from tests.gateway.ledger.builders import reservation, settlement
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 BOUND = 50_000
 REPLICA = ReplicaId("replica_1")
 

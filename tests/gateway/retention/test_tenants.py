@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,9 @@ from gateway.retention.tenants import TenantData
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books
 from tests.gateway.usage_events import settled, write
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 
 
 @pytest.fixture

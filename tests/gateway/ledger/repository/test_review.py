@@ -1,7 +1,5 @@
 """The review list: each subject once, resolved by evidence or by a person."""
 
-from datetime import UTC, datetime
-
 from gateway.ledger.repository.review import (
     ReviewNote,
     list_unknown_requests,
@@ -12,8 +10,9 @@ from gateway.ledger.repository.review import (
     write_notes,
 )
 from tests.gateway.books import Books
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, tzinfo=UTC)
+NOW = just_now()
 
 
 async def _journalled(books: Books, request_id: str, age_s: int) -> None:

@@ -1,7 +1,5 @@
 """The two equalities: journal = Σ attempt(billed + unbilled), event = Σ billed."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from gateway.db import Database, WriteConnection
@@ -20,9 +18,10 @@ from gateway.reconcile.repository.drift import (
 from gateway.reconcile.repository.journals import save_page
 from tests.gateway.books import Books
 from tests.gateway.ledger.builders import reservation
+from tests.instants import just_now
 
 R = ReplicaId("replica_1")
-NOW = datetime.now(UTC)
+NOW = just_now()
 
 
 async def _settle(books: Books, request_id: str, completion: int) -> None:

@@ -1,7 +1,6 @@
 """Journal pages as they are kept: with their cursor, growing only, and closed by an end."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from gateway.ids import PoolId, ReplicaId, RequestId
 from gateway.reconcile.evidence import JournalAttempt
@@ -15,9 +14,10 @@ from gateway.reconcile.repository.journals import (
     unsettled_requests,
 )
 from tests.gateway.books import Books
+from tests.instants import just_now
 
 R = ReplicaId("replica_1")
-NOW = datetime(2026, 11, 29, tzinfo=UTC)
+NOW = just_now()
 STARTED = JournalAttempt(
     RequestId("req_1"), 0, R, "e1", False, 10, 4, 0, 0, None, None, None, None, None, NOW
 )

@@ -1,7 +1,6 @@
 """Reading one tenant's rows: in order, through a cursor, from one moment, and nobody else's."""
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
@@ -9,8 +8,9 @@ from gateway.retention.repository import tenants as module
 from gateway.retention.repository.tenants import begin_snapshot, open_hold_count, tenant_rows, tenant_status
 from tests.gateway.books import Books
 from tests.gateway.usage_events import settled, write
+from tests.instants import just_now
 
-NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+NOW = just_now()
 
 
 async def test_rows_come_in_order_and_of_one_moment(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
