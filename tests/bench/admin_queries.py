@@ -73,6 +73,7 @@ def _range(days: float, query: str) -> Question:
     return ask
 
 
+_LATENCIES = "&latencies=ttft&latencies=tpot"
 _LONG = "group_by=project_id&group_by=model&group_by=api_key_id&group_by=batch"
 QUERIES: dict[str, Question] = {
     # usage, by every width at its largest page
@@ -139,8 +140,17 @@ QUERIES: dict[str, Question] = {
     # what stands beside them in the console
     "me": _range(1, "/me"),
     "overview": _range(1, "/overview"),
-    "the board": _range(1, "/slo/board"),
-    "the board, the big project": _range(1, "/slo/board?project_ids={big}"),
+    "the board": _range(1, "/slo/board?limit=50"),
+    "the board, 100 lines": _range(1, "/slo/board?limit=100"),
+    "the board, the big project": _range(1, "/slo/board?limit=50&project_ids={big}"),
+    "latencies of 4 hours by minute": _range(1 / 6, "/slo/series?{range}&bucket_width=1m&limit=240" + _LATENCIES),
+    "latencies of a week by hour": _range(7, "/slo/series?{range}&bucket_width=1h&limit=168" + _LATENCIES),
+    "latencies of a week by hour, the big project": _range(7, "/slo/series?{range}&bucket_width=1h&limit=168&project_ids={big}" + _LATENCIES),
+    "latencies of a month by day, a small project": _range(30, "/slo/series?{range}&bucket_width=1d&limit=31&project_ids={small}" + _LATENCIES),
+    "objectives": _range(1, "/objectives?limit=50"),
+    "alert episodes": _range(1, "/alert_episodes?limit=50"),
+    "alert silences": _range(1, "/alert_silences?state=open&limit=50"),
+    "webhook endpoints": _range(1, "/webhook_endpoints?limit=50"),
     "search, a name": _range(1, "/search?q=tenant"),
     "search, a key": _range(1, "/search?q={key}"),
     "search, a request": _range(1, "/search?q={request}"),

@@ -31,6 +31,7 @@ from gateway.migrate import migrate
 from tests.bench.admin_queries import QUERIES, Facts
 from tests.bench.pages import pages_table
 from tests.bench.scale_fill import Scale, fill
+from tests.bench.slo_fill import of_ledger
 from tests.harness import Gateway
 
 BAR_MS = 300
@@ -120,6 +121,7 @@ async def filled(url: str, rows: int) -> None:
         await fill(url, Scale(rows, datetime.now(UTC)), say)
         await connection.execute("VACUUM ANALYZE", timeout=3_600)
         say("vacuumed")
+    await of_ledger(url, say)
     await connection.execute("DELETE FROM admin_api_key")  # of an earlier run: this one makes its own
     sizes = await connection.fetch(_SIZES)
     print(", ".join(f"{name} {count:,} rows {size}" for name, count, size in sizes))
@@ -186,7 +188,7 @@ async def _configure(url: str) -> None:
 _SIZES = """
 SELECT coalesce(parent.relname, c.relname), sum(c.reltuples)::bigint, pg_size_pretty(sum(pg_total_relation_size(c.oid)))
 FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class parent ON parent.oid = i.inhparent
-WHERE c.relkind = 'r' AND (c.relname LIKE 'usage_event_%' OR c.relname LIKE 'rollup_%')
+WHERE c.relkind = 'r' AND (c.relname ~ '^(usage_event|rollup|slo|latency)_')
 GROUP BY 1 ORDER BY 1
 """
 

@@ -33,7 +33,15 @@ PAGES: Mapping[str, Sequence[str]] = {
     "requests": ("requests", "pools", "projects"),
     "one request": ("one request", "projects", "pools"),
     "audit log": ("audit log", "projects"),
-    "alerts": ("alerts", "projects"),
+    "one tenant, SLO": (
+        "one project",
+        "the board, the big project",
+        "latencies of a week by hour, the big project",
+    ),
+    "board": ("the board", "latencies of a week by hour", "projects"),
+    "alerts": ("alert episodes", "alert silences", "alerts", "projects"),
+    "objectives": ("objectives", "projects"),
+    "webhooks": ("webhook endpoints",),
     "settings": ("me", "users", "admin keys", "sessions"),
     "search box": ("search, a name", "search, a request"),
 }

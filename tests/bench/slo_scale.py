@@ -26,10 +26,10 @@ from gateway.local.valkey import EmbeddedValkey
 from gateway.migrate import migrate
 from gateway.slo.evaluator import Evaluator
 from tests.bench.ledger_scale import _cpu_ms, _postmaster, _server
+from tests.bench.slo_fill import DAYS, count_drawn
 from tests.harness import Gateway
 
 BAR_MS = 300
-DAYS = 30
 ROUNDS = 15
 _DRAW = """
 CREATE UNLOGGED TABLE drawn AS
@@ -45,35 +45,10 @@ FROM (
     FROM generate_series(1, {rows})
 ) AS made
 """
-_WHOSE = "CROSS JOIN LATERAL (VALUES (d.tenant_id), ('*')) AS whose (owner)"
-_SLO = """
-INSERT INTO slo_{unit}
-SELECT date_trunc('{unit}', d.at, 'UTC'), owner, served_model, request_class, sli, threshold, count(*) FILTER (WHERE is_good),
-    count(*)
-FROM drawn d {whose}
-CROSS JOIN LATERAL (VALUES ('availability', 0, good), ('ttft', 800000, ttft <= 800000), ('tpot', 40000, tpot <= 40000))
-    AS s (sli, threshold, is_good)
-WHERE d.at > now() - interval '{kept} days' GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
-"""
-_BOUND = "(ceil(value / power(10, floor(log(value)) - 1)) * power(10, floor(log(value)) - 1))::bigint"
-_LATENCY = """
-INSERT INTO latency_{unit}
-SELECT bucket, owner, served_model, request_class, pool_id,
-    coalesce(jsonb_object_agg(bound, number) FILTER (WHERE name = 'ttft'), '{{}}'),
-    coalesce(jsonb_object_agg(bound, number) FILTER (WHERE name = 'tpot'), '{{}}'),
-    coalesce(jsonb_object_agg(bound, number) FILTER (WHERE name = 'e2e'), '{{}}')
-FROM (
-    SELECT date_trunc('{unit}', d.at, 'UTC') AS bucket, owner, served_model, request_class, pool_id, name, {bound} AS bound,
-        count(*) AS number
-    FROM drawn d {whose} CROSS JOIN LATERAL (VALUES ('ttft', ttft), ('tpot', tpot), ('e2e', e2e)) AS l (name, value)
-    WHERE d.at > now() - interval '{kept} days' GROUP BY 1, 2, 3, 4, 5, 6, 7
-) AS counted GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
-"""
 _SIZES = """
 SELECT relname, reltuples::bigint, pg_size_pretty(pg_total_relation_size(oid)) FROM pg_class
 WHERE relkind = 'r' AND (relname LIKE 'slo_%' OR relname LIKE 'latency_%') ORDER BY 1
 """
-KEPT = {"minute": 8, "hour": DAYS, "day": DAYS}
 
 
 async def fill(url: str, rows: int) -> None:
@@ -82,12 +57,9 @@ async def fill(url: str, rows: int) -> None:
     started = time.monotonic()
     await connection.execute("SET work_mem = '512MB'")
     await connection.execute(_DRAW.format(rows=rows, days=DAYS), timeout=3_600)
-    for unit, kept in KEPT.items():
-        for statement in (_SLO, _LATENCY):
-            sql = statement.format(unit=unit, kept=kept, whose=_WHOSE, bound=_BOUND)
-            await connection.execute(sql, timeout=3_600)
-        print(f"{time.monotonic() - started:6.0f} s: by {unit}", flush=True)
-    await connection.execute("DROP TABLE drawn")
+    await count_drawn(
+        connection, lambda text: print(f"{time.monotonic() - started:6.0f} s: {text}", flush=True)
+    )
     await connection.execute("VACUUM ANALYZE", timeout=3_600)
     for name, count, size in await connection.fetch(_SIZES):
         print(f"{name:16} {count:>12,} rows {size}")
