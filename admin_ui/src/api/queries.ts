@@ -1,7 +1,7 @@
 /** The calls as hooks: cached by name and arguments, cancelled when nobody waits, told apart by their errors. */
 import { keepPreviousData, QueryClient, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { UseInfiniteQueryResult, UseMutationResult, UseQueryResult } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { useEffect, useMemo } from "react";
 import type { Ask, OperationName } from "./client";
 import { ApiError, call } from "./client";
 import type { Operations } from "./schema";
@@ -47,6 +47,12 @@ export interface Rows<R> {
   rows: R[];
 }
 
+export interface Whole<R> {
+  data: R[] | undefined;
+  error: ApiError | null;
+  refetch: () => unknown;
+}
+
 /** A list page by page, by `after` or by `page`. */
 export function useList<N extends OperationName>(name: N, ask: Ask<N> = {}, options: Options = {}): Rows<RowOf<Answer<N>>> {
   type Row = RowOf<Answer<N>>;
@@ -66,6 +72,17 @@ export function useList<N extends OperationName>(name: N, ask: Ask<N> = {}, opti
   const { data } = query;
   const rows = useMemo(() => data?.pages.flatMap((page) => page.data) ?? [], [data]);
   return { query: query as unknown as Rows<Row>["query"], rows };
+}
+
+/** All pages of a list that is known to be short, one after the other; nothing before the last one is there. */
+export function useWhole<N extends OperationName>(name: N, ask: Ask<N> = {}, options: Options = {}): Whole<RowOf<Answer<N>>> {
+  const { query, rows } = useList(name, ask, options);
+  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage, data, error, refetch } = query;
+  useEffect(() => {
+    if (hasNextPage && !isFetchingNextPage && !isFetchNextPageError) void fetchNextPage();
+    // A page that came at once is seen by its being there alone.
+  }, [data, hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage]);
+  return { data: data === undefined || hasNextPage ? undefined : rows, error, refetch };
 }
 
 /** A change; afterwards what the named calls answered is asked for again. */

@@ -1,10 +1,11 @@
 /** One pool: its replicas with what they do, and what can be done: scale, change, drain, start, delete. */
 import { useNavigate, useParams } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import { useState } from "react";
 import { toast } from "@/ui/toast";
 import { useProjectNames } from "@/api/names";
 import { useApi, useChange } from "@/api/queries";
-import type { Pool, Replica } from "@/api/shapes";
+import type { Pool, PoolSpec, Replica } from "@/api/shapes";
 import { count, percent, plural, words } from "@/lib/format";
 import { Bar, Freshness, Id, Tag, When } from "@/ui/bits";
 import { Button } from "@/ui/button";
@@ -16,8 +17,13 @@ import { Table } from "@/ui/table";
 import { PoolCharts } from "./charts";
 import { PoolStatus } from "./list";
 import { kvTone, loadOf } from "./load";
-import { draftOf, SpecFields, specOf } from "./new";
+import { SpecFields } from "./fields";
+import { scaledBy } from "./progress";
 import { present, ReplicaStatus } from "./replica-state";
+import { Scale } from "./scale";
+import { draftOf, replaces, specOf } from "./spec";
+import { Devices, Nodes, Rolling } from "./state";
+import { SwitchTraffic } from "./switch";
 
 const ONE = "GET /v1/organization/pools/{pool_id}";
 const LIST = "GET /v1/organization/pools";
@@ -50,6 +56,7 @@ function Detail({ pool }: { pool: Pool }) {
   const { spec } = pool;
   return (
     <>
+      <Rolling pool={pool} />
       <Section
         title="Replicas"
         actions={
@@ -68,6 +75,8 @@ function Detail({ pool }: { pool: Pool }) {
           </div>
         ))}
       </Section>
+      <Nodes pool={pool} />
+      <Devices pool={pool} />
       <PoolCharts pool={pool.id} />
       <div className="grid gap-x-6 lg:grid-cols-2">
         <Section title="What it runs">
@@ -77,8 +86,8 @@ function Detail({ pool }: { pool: Pool }) {
                 ["Engine", spec.kind ?? "tollway"],
                 ["Model", <span key="model" className="font-mono text-[12.5px] break-all">{spec.model}</span>],
                 ["Names", <span key="names" className="inline-flex flex-wrap justify-end gap-1">{spec.served_names.map((name) => <Tag key={name}>{name}</Tag>)}</span>],
-                ["Replicas", spec.kind === "external" ? plural(spec.urls?.length ?? 0, "address", "addresses") : `${spec.min_replicas ?? 1} to ${spec.max_replicas ?? 1}`],
-                ["GPUs", spec.gpus?.length ? spec.gpus.join(", ") : "none: the CPU"],
+                ["Replicas", spec.kind === "external" ? plural(spec.urls?.length ?? 0, "address", "addresses") : replicasOf(spec)],
+                ...(spec.kind === "external" ? [] : started(spec)),
                 ...Object.entries(spec.flags ?? {}).map(([flag, value]): [string, string] => [`--${flag}`, String(value)]),
                 ["Generation", pool.generation],
               ]}
@@ -102,11 +111,22 @@ function Detail({ pool }: { pool: Pool }) {
   );
 }
 
+const replicasOf = ({ min_replicas: min = 1, max_replicas: max = 1, ...rest }: PoolSpec): string => (min === max ? plural(min, "replica") : `${min} to ${max}, chosen ${scaledBy({ spec: { ...rest, min_replicas: min, max_replicas: max } })}`);
+
+/** What only an engine that is started here has. */
+function started(spec: PoolSpec): [string, ReactNode][] {
+  const { tensor_parallel: tensor = 1, pipeline_parallel: pipeline = 1, max_surge: surge = 1 } = spec;
+  return [
+    ["GPUs", spec.gpus?.length ? `${plural(spec.gpus.length, "GPU")}, ${tensor * pipeline} for a replica` : "none: the CPU"],
+    ["Rolls", surge === 1 ? "one replica at a time" : `up to ${surge} replicas at a time`],
+  ];
+}
+
 function replicaColumns(pool: Pool): Column<Replica>[] {
   return [
     { head: "Replica", main: true, cell: (row) => <Id>{row.id}</Id> },
     { head: "State", cell: (row) => <ReplicaStatus state={row.state} /> },
-    { head: "Where", cell: (row) => <span title={row.url ?? undefined}>{row.node}{row.gpus.length > 0 && `, GPU ${row.gpus.join(", ")}`}</span> },
+    { head: "Where", cell: (row) => <span title={[row.url, ...row.devices].filter(Boolean).join("\n")}>{row.node}{row.gpus.length > 0 ? `, GPU ${row.gpus.join(", ")}` : row.devices.length > 0 && `, ${plural(row.devices.length, "GPU")}`}</span> },
     { head: "Running", right: true, cell: (row) => count(row.load?.running) },
     { head: "Waiting", right: true, cell: (row) => count(row.load?.waiting) },
     {
@@ -128,7 +148,7 @@ function replicaColumns(pool: Pool): Column<Replica>[] {
 }
 
 function Actions({ pool }: { pool: Pool }) {
-  const [doing, setDoing] = useState<"change" | "stop" | "delete" | null>(null);
+  const [doing, setDoing] = useState<"change" | "scale" | "switch" | "stop" | "delete" | null>(null);
   const navigate = useNavigate();
   const update = useChange("PATCH /v1/organization/pools/{pool_id}", [ONE, LIST]);
   const remove = useChange("DELETE /v1/organization/pools/{pool_id}", [LIST]);
@@ -138,6 +158,8 @@ function Actions({ pool }: { pool: Pool }) {
   const stopped = pool.desired_state === "stopped";
   return (
     <>
+      <Button onClick={() => setDoing("switch")} needs="POST /v1/organization/pools/{pool_id}/switch">Switch traffic…</Button>
+      {pool.spec.kind !== "external" && <Button onClick={() => setDoing("scale")} needs="PATCH /v1/organization/pools/{pool_id}">Scale…</Button>}
       <Button onClick={() => setDoing("change")} needs="PATCH /v1/organization/pools/{pool_id}">Change or roll…</Button>
       {stopped ? (
         <Button look="primary" needs="PATCH /v1/organization/pools/{pool_id}" busy={update.isPending} onClick={() => update.mutate({ path, body: { desired_state: "running" } })}>
@@ -149,6 +171,8 @@ function Actions({ pool }: { pool: Pool }) {
       <Button className="text-bad" needs="DELETE /v1/organization/pools/{pool_id}" onClick={() => setDoing("delete")}>
         Delete…
       </Button>
+      {doing === "switch" && <SwitchTraffic pool={pool} onClose={close} />}
+      {doing === "scale" && <Scale pool={pool} onClose={close} />}
       <Dialog open={doing === "change"} onClose={close} title={`Change ${pool.name}`} description="A change of what an engine is started with rolls the pool: each new replica is ready before an old one drains." wide>
         {doing === "change" && <ChangeForm pool={pool} onClose={close} />}
       </Dialog>
@@ -208,6 +232,17 @@ function ChangeForm({ pool, onClose }: { pool: Pool; onClose: () => void }) {
   return (
     <DialogForm changes={[update]} action="Save" disabled={spec === null} onSubmit={submit} onClose={onClose}>
       <SpecFields draft={draft} onChange={setDraft} />
+      {spec !== null && <p className="rounded-md bg-sunken px-3 py-2 text-[13px] text-ink-2">{changeOf(pool, spec)}</p>}
     </DialogForm>
   );
+}
+
+/** What will happen, in numbers. */
+function changeOf(pool: Pool, spec: PoolSpec): string {
+  const there = present(pool.replicas).length;
+  if (spec.kind === "external") return "Nothing is started or stopped here: requests go to the addresses from the next one on.";
+  if (!replaces(pool.spec, spec)) return "No replica is replaced by this.";
+  const surge = spec.max_surge ?? 1;
+  const how = surge === 1 ? "one at a time" : `up to ${surge} at a time`;
+  return `${plural(there, "replica is", "replicas are")} replaced, ${how}: each ends when it has finished what it has, and no request fails.`;
 }

@@ -1,9 +1,9 @@
 /** How fast answers come, minute by minute or hour by hour: never an average of percentiles, and gaps stay gaps. */
 import { useMemo } from "react";
-import { useApi } from "@/api/queries";
+import { useWhole } from "@/api/queries";
 import type { Percentiles, SloBucket } from "@/api/schema";
 import { useRange, useSetRange } from "@/app/time-range";
-import { ms } from "@/lib/format";
+import { count, ms } from "@/lib/format";
 import type { Range } from "@/lib/range";
 import { nowUnix } from "@/lib/time";
 import type { Series } from "@/ui/chart";
@@ -27,12 +27,12 @@ interface Props {
 export function Latency({ tenant, objectives = [] }: Props) {
   const range = useRange();
   const setRange = useSetRange();
-  const { width, limit, end } = useMemo(() => bucketsOf(range, nowUnix()), [range]);
-  const query = useApi(
+  const { width, limit, start, end } = useMemo(() => bucketsOf(range, nowUnix()), [range]);
+  const query = useWhole(
     "GET /v1/organization/slo/series",
     {
       query: {
-        start_time: range.start,
+        start_time: start,
         end_time: end,
         bucket_width: width,
         limit,
@@ -43,9 +43,9 @@ export function Latency({ tenant, objectives = [] }: Props) {
     { everyMs: 60_000 },
   );
   return (
-    <Section title="Latency" lead={`Of interactive requests ${range.during}, as their callers saw it.`}>
+    <Section title="Latency" lead={`Of interactive requests ${range.during}, as their callers saw it.${start > range.start ? ` Only its last ${count(DAYS_MAX)} days are drawn.` : ""}`}>
       <Loaded query={query} skeleton={<Skeleton className="h-56" />}>
-        {({ data }) => (
+        {(data) => (
           <div className="grid gap-4 lg:grid-cols-2">
             <Percentile label="Time to first token" buckets={data} of="ttft" objectives={objectives} onRange={(from, to) => setRange("custom", from, to)} />
             <Percentile label="Time per output token" buckets={data} of="tpot" objectives={objectives} onRange={(from, to) => setRange("custom", from, to)} />
@@ -81,10 +81,16 @@ const valueOf = (found: Percentiles, field: (typeof LINES)[number][0]): number |
 const HOUR = 3600;
 const DAY = 86_400;
 
-/** Fine enough to see a bad hour, few enough for one page of the API, and none that lies ahead. */
-export function bucketsOf({ start, end: until, width }: Range, now: number): { width: "1m" | "1h" | "1d"; limit: number; end: number } {
-  const seconds = width === DAY && until - start <= 7 * DAY ? HOUR : width;
+/** Of a chart: more would be less than a pixel each. */
+export const DAYS_MAX = 1_000;
+/** Of the API, by width. */
+const ON_A_PAGE = { "1m": 240, "1h": 168, "1d": 100 } as const;
+
+/** Fine enough to see a bad hour, and none that lies ahead. `limit` is of a page; longer ranges have more of them. */
+export function bucketsOf({ start: since, end: until, width: wanted }: Range, now: number): { width: "1m" | "1h" | "1d"; limit: number; start: number; end: number } {
+  const seconds = wanted === DAY && until - since <= 7 * DAY ? HOUR : wanted;
+  const width = seconds === 60 ? "1m" : seconds === HOUR ? "1h" : "1d";
   const end = Math.min(until, now - (now % seconds) + seconds);
-  const most = seconds === 60 ? 240 : seconds === HOUR ? 168 : 100;
-  return { width: seconds === 60 ? "1m" : seconds === HOUR ? "1h" : "1d", limit: Math.min(most, Math.max(1, Math.ceil((end - start) / seconds))), end };
+  const start = Math.max(since, end - DAYS_MAX * DAY);
+  return { width, limit: Math.min(ON_A_PAGE[width], Math.max(1, Math.ceil((end - start) / seconds))), start, end };
 }

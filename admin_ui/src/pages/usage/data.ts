@@ -1,6 +1,6 @@
 /** What the explorer draws: one series per group over buckets, from costs (money, by day) or usage (tokens, requests). */
 import { useMemo } from "react";
-import { useApi } from "@/api/queries";
+import { useApi, useWhole } from "@/api/queries";
 import type { Breakdown } from "@/api/shapes";
 import type { Series } from "@/ui/chart";
 import { coloursOf, REST_COLOUR } from "@/ui/colours";
@@ -37,14 +37,15 @@ interface Bucketed {
   data: { start_time: number; results: Result[] }[];
 }
 
-/** Buckets by the group, where the API can bucket by it (tenant, model, key); else one series of the whole. */
+/** Buckets by the group, where the API can bucket by it (tenant, model, key); else one series of the whole. A long range has
+several pages of them. */
 export function useBuckets(range: Range, group: Group, measure: Measure, narrowed: Narrowed) {
   const buckets = Math.ceil((range.end - range.start) / range.width);
   const by = measure === "cost" ? (group === "project_id" || group === "api_key_id" ? group : null) : group === "project_id" || group === "model" || group === "api_key_id" ? group : null;
   const common = { start_time: range.start, end_time: range.end, ...(narrowed.tenant ? { project_ids: [narrowed.tenant] } : {}) };
   const asCost = measure === "cost";
-  const costs = useApi("GET /v1/organization/costs", { query: { ...common, limit: Math.min(180, buckets), ...(by ? { group_by: [by] } : {}) } as never }, { enabled: asCost });
-  const usage = useApi(
+  const costs = useWhole("GET /v1/organization/costs", { query: { ...common, limit: Math.min(180, buckets), ...(by ? { group_by: [by] } : {}) } as never }, { enabled: asCost });
+  const usage = useWhole(
     "GET /v1/organization/usage/completions",
     {
       query: {
@@ -58,7 +59,8 @@ export function useBuckets(range: Range, group: Group, measure: Measure, narrowe
     { enabled: !asCost },
   );
   const { data, error, refetch } = asCost ? costs : usage;
-  return { query: { data: data as Bucketed | undefined, error, refetch }, by };
+  const bucketed = useMemo(() => (data === undefined ? undefined : { data: data as unknown as Bucketed["data"] }), [data]);
+  return { query: { data: bucketed, error, refetch }, by };
 }
 
 export function seriesOf(found: Bucketed, by: string | null, measure: Measure, names: Map<string, string>): { times: number[]; series: Series[] } {
