@@ -64,7 +64,7 @@ class Account:
         """One of its requests was admitted. If the next turn is the oldest's, that one goes to the head."""
         self.num_turns += 1
         if self.num_turns % OLDEST_EVERY == OLDEST_EVERY - 1 and self.waiting:
-            oldest = min(self.waiting, key=lambda request: request.sequence)
+            oldest = min(self.waiting, key=lambda request: request.arrival)
             withdraw(self.waiting, oldest, _urgency)
             oldest.priority = FIRST
             insort(self.waiting, oldest, key=_urgency)
@@ -225,9 +225,9 @@ def withdraw(line: list[Request], request: Request, key: Callable[[Request], Any
     del line[index]
 
 
-def _urgency(request: Request) -> tuple[int, float, int]:
-    return request.priority, request.deadline_s, request.sequence
+def _urgency(request: Request) -> tuple[int, float, tuple[float, int]]:
+    return request.priority, request.deadline_s, request.arrival
 
 
-def _turn(account: Account) -> tuple[float, int]:
-    return account.served, account.waiting[0].sequence
+def _turn(account: Account) -> tuple[float, tuple[float, int]]:
+    return account.served, account.waiting[0].arrival

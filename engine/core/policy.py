@@ -46,9 +46,9 @@ def stays(running: Iterable[Request]) -> Request | None:
     return min(often, key=seniority, default=None)
 
 
-def persistence(request: Request) -> tuple[int, int, int]:
+def persistence(request: Request) -> tuple[int, int, float, int]:
     """Sort key: who is preempted sooner comes first. Lowest class, then least computed work, then last come."""
-    return -request.class_rank, request.num_computed, -request.sequence
+    return -request.class_rank, request.num_computed, -request.arrival_s, -request.sequence
 
 
 def choose_victim(running: Iterable[Request]) -> Request:
@@ -59,9 +59,9 @@ def choose_victim(running: Iterable[Request]) -> Request:
     return min((request for request in among if request is not kept), key=persistence, default=among[0])
 
 
-def seniority(request: Request) -> tuple[int, int]:
+def seniority(request: Request) -> tuple[int, tuple[float, int]]:
     """Sort key among running requests: class, then arrival."""
-    return request.class_rank, request.sequence
+    return request.class_rank, request.arrival
 
 
 def affordable(

@@ -35,8 +35,9 @@ class Request:
     id: str
     worker: int
     sequence: int
-    """Order of arrival; breaks every tie."""
+    """In which order the core took them up; breaks a tie."""
     arrival_s: float
+    """Before it was taken up, if it was held elsewhere until it could be."""
     class_rank: int
     """Index in CLASSES."""
     fairness_id: str
@@ -145,6 +146,11 @@ class Request:
             max_kv_fraction=message.max_kv_fraction,
             num_tokens=num_prompt_tokens + len(message.output_token_ids),
         )
+
+    @property
+    def arrival(self) -> tuple[float, int]:
+        """Who came first is first, wherever requests are in an order; no two have the same."""
+        return self.arrival_s, self.sequence
 
     @property
     def num_output_tokens(self) -> int:

@@ -29,7 +29,7 @@ class Turns:
         accounts = {id(request.account): request.account for request in (*prompts, *heads)}
         if len(accounts) > 1:
             self._lift([account for account in accounts.values() if account is not None])
-        return sorted(prompts, key=lambda request: (self._turn(request), request.sequence))
+        return sorted(prompts, key=lambda request: (self._turn(request), request.arrival))
 
     def room_for(self, heads: Sequence[Request], prompt: Request, most: int) -> int:
         """Tokens, at most `most`, to keep for those requests in line whose turn is before the prompt's."""

@@ -110,7 +110,7 @@ class WaitingLine:
         """Preempted: it goes before every fresh request of its class, for free."""
         assert request.was_admitted
         request.lost_row_s = None
-        insort(self._preempted[request.class_rank], request, key=lambda each: each.sequence)
+        insort(self._preempted[request.class_rank], request, key=_arrival)
         self._count(request, 1)
 
     def candidates(self, first_rank: int = 0) -> Iterator[Request]:
@@ -239,4 +239,4 @@ class WaitingLine:
 
 
 def _arrival(request: Request) -> tuple[float, int]:
-    return request.arrival_s, request.sequence
+    return request.arrival

@@ -9,6 +9,7 @@ the core's thread and never waits. Knows no tokens.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from engine.messages import (
     TokenOutput,
     WorkerGone,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class Jobs(Protocol):
@@ -114,6 +117,10 @@ class GrammarDesk:
 
     def _sort(self, message: CoreInbound) -> list[CoreInbound]:
         match message:
+            case AddRequest() if message.request_id in self._held:
+                # Answering would end the held request of that name for its caller; the loop does the same.
+                _log.error("request %s is held already; the second one is dropped", message.request_id)
+                return []
             case AddRequest() if message.sampling.grammar is not None:
                 return self._add(message)
             case AbortRequest():

@@ -74,7 +74,7 @@ class Choice:
 
     __slots__ = (
         *("_detokenizer", "_options", "_parser", "_pending", "_stops", "_vocabulary", "cached_tokens"),
-        *("closed", "finished", "index", "num_overrun", "num_reasoning_tokens", "num_tokens"),
+        *("closed", "finished", "index", "is_cut", "num_overrun", "num_reasoning_tokens", "num_tokens"),
         *("queue_ms", "request_id"),
     )
 
@@ -98,7 +98,13 @@ class Choice:
         self.queue_ms: float | None = None
         self.closed = False
         """Nobody reads any more: further tokens are overrun."""
+        self.is_cut = False
+        """Its text is as long as it may be."""
         self.finished = False
+
+    def cut(self) -> None:
+        """No more text: further tokens are overrun, and the end is that of a length."""
+        self.closed = self.is_cut = True
 
     @property
     def stopped(self) -> bool:
@@ -179,6 +185,8 @@ class Choice:
         delta = self._pending
         if self.stopped:
             delta.finish_reason, delta.stop_reason = "stop", self._stops.matched
+        elif self.is_cut:
+            delta.finish_reason = "length"
         else:
             delta.finish_reason = output.finish_reason
             if self._options.scores_only and output.finish_reason == "stop":

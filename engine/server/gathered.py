@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from io import StringIO
 
+from engine.server.answer_size import num_bytes
 from engine.server.choice import CallDelta, Delta
 
 
@@ -18,6 +19,8 @@ class Gathered:
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
+        self.num_bytes = 0
+        """Of the text: content, reasoning and the arguments of calls."""
 
     def add(self, news: Iterable[Delta]) -> None:
         for delta in news:
@@ -25,6 +28,7 @@ class Gathered:
             if choice is None:
                 choice = self._choices[delta.index] = _Choice(delta.index)
             choice.add(delta)
+            self.num_bytes += _num_bytes(delta)
 
     def whole(self) -> list[Delta]:
         """By index."""
@@ -62,3 +66,8 @@ class _Choice:
             reasoning=self._reasoning.getvalue(),
             calls=[replace(call, arguments=arguments.getvalue()) for call, arguments in self._calls],
         )
+
+
+def _num_bytes(delta: Delta) -> int:
+    texts = (delta.text, delta.reasoning, *(call.arguments for call in delta.calls))
+    return sum(map(num_bytes, texts))

@@ -114,6 +114,14 @@ class Generation:
         if self._flow is not None:
             self._services.bridge.abort(self._flow)
 
+    def end_for_length(self) -> None:
+        """End the answer here as `max_tokens` would: what was produced is delivered, with finish_reason "length"."""
+        going_on = [choice for choice in self._choices.values() if not choice.closed]
+        if going_on:
+            for choice in going_on:
+                choice.cut()
+            self.abort()
+
     def caller_gone(self) -> None:
         for choice in self._choices.values():
             choice.closed = True

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from engine.server.admission import chat_prompt, check_open, encode, make_job, prompt_limit
+from engine.server.answer_size import check_echoes
 from engine.server.answers import answer_format, check_tools, with_grammar
 from engine.server.app import Route
 from engine.server.caller import Caller
@@ -49,6 +50,8 @@ async def answer_chat(
     if resumed is not None:
         job = continued(job, resumed, ready)
     exchange.name_ignored(_ignored(services, request))
+    echo = _last_answer(request) if request.echo else ""
+    check_echoes(request.n, [echo])
     shape = ChatShape(
         id_=job.options.answer_id,
         created=job.created,
@@ -56,7 +59,7 @@ async def answer_chat(
         vocabulary=services.text.tokenizer,
         prompt_token_ids=prompt,
         style=_token_style(request),
-        echo=_last_answer(request) if request.echo else "",
+        echo=echo,
     )
     await run(exchange, services, job, shape, _style(request))
 
@@ -177,12 +180,12 @@ def _prompts(services: Services, request: CompletionRequest, prompts: list[list[
     if not request.echo:
         return [Prompt(token_ids) for token_ids in prompts]
     tokenizer = services.text.tokenizer
-    return [
-        Prompt(
-            ids, asked if isinstance(asked, str) else detokenize(tokenizer, ids, skip_special_tokens=False)
-        )
+    echoes = [
+        asked if isinstance(asked, str) else detokenize(tokenizer, ids, skip_special_tokens=False)
         for ids, asked in zip(prompts, request.prompts, strict=True)
     ]
+    check_echoes(request.n, echoes)
+    return [Prompt(ids, echo) for ids, echo in zip(prompts, echoes, strict=True)]
 
 
 def _model(services: Services, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from engine.server.admission import Job
+from engine.server.answer_size import MAX_ANSWER_BYTES
 from engine.server.continuation import TokenIdLines, last_block
 from engine.server.errors import ApiError
 from engine.server.exchange import Exchange, watch_in_background
@@ -112,6 +113,8 @@ async def _answer(exchange: Exchange, services: Services, generation: Generation
     while not done:
         news, done = await generation.next()
         gathered.add(news)
+        if gathered.num_bytes > MAX_ANSWER_BYTES:
+            generation.end_for_length()
     generation.journal("end")
     if generation.error is not None:
         return await _fail(exchange, generation, generation.error)

@@ -11,7 +11,14 @@ from engine.server.exchange import JSON
 from engine.server.fields import Schema
 from engine.server.openapi.answers import answers, ref
 from engine.server.openapi.bodies import request_bodies
-from engine.server.openapi.operations import HEADERS, OPERATIONS, REPLY_HEADERS, STREAMED, Operation
+from engine.server.openapi.operations import (
+    ANSWER_HEADERS,
+    HEADERS,
+    OPERATIONS,
+    REPLY_HEADERS,
+    STREAMED,
+    Operation,
+)
 
 _ABOUT = (
     "One model on one GPU, or the CPU, in OpenAI's dialect. Rules between fields, and what the fields mean: "
@@ -54,7 +61,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
             },
             "headers": {
                 name: {"description": text, "schema": {"type": "string"}}
-                for name, text in REPLY_HEADERS.items()
+                for name, text in (REPLY_HEADERS | ANSWER_HEADERS).items()
             },
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "Where --api-key is set."},
@@ -79,7 +86,9 @@ def _operation(route: Route, path: str, operation: Operation) -> dict[str, Any]:
     if operation.body is not None:
         errors |= {413, 415}
     found["responses"] = {
-        str(operation.status): _response(operation.status, _content(operation)),
+        str(operation.status): _response(
+            operation.status, _content(operation), ANSWER_HEADERS if operation.for_gateway else ()
+        ),
         **{str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(errors)},
     }
     return found
@@ -108,6 +117,7 @@ def _content(operation: Operation) -> dict[str, Any]:
     return content
 
 
-def _response(status: int, content: dict[str, Any]) -> dict[str, Any]:
-    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in REPLY_HEADERS}
+def _response(status: int, content: dict[str, Any], more_headers: Iterable[str] = ()) -> dict[str, Any]:
+    names = [*REPLY_HEADERS, *more_headers]
+    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": _REASONS[status], "headers": headers, "content": content}

@@ -136,7 +136,7 @@ HEADERS: Mapping[str, Schema] = {
     },
 }
 """Of requests: name → parameter."""
-REPLY_HEADERS: Mapping[str, str] = {
+REPLY_HEADERS: dict[str, str] = {
     "x-request-id": "The request's id.",
     "x-tollway-ignored": "Fields of the body that had no effect.",
     "x-engine-epoch": "New at every start of the core process.",
@@ -146,3 +146,8 @@ REPLY_HEADERS: Mapping[str, str] = {
     "x-engine-predicted-delay-ms": "Expected wait of a request that came now.",
     "x-engine-predicted-ttft-ms": "Expected time to its first token.",
 }
+"""Of every reply."""
+ANSWER_HEADERS: dict[str, str] = {
+    "x-engine-queue-ms": "How long this request waited for a row, in whole milliseconds.",
+}
+"""Of what requests are answered with that the core computed, beside those of every reply."""

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from engine.core import fairness
-from engine.core.fairness import INPUT_WEIGHT, OUTPUT_WEIGHT, FairQueue
+from engine.core.fairness import INPUT_WEIGHT, OLDEST_EVERY, OUTPUT_WEIGHT, FairQueue
 from engine.core.request import Request
 from engine.core.shares import Holding
 from tests.engine.core.harness import add
@@ -234,3 +234,16 @@ def test_a_weight_of_zero_is_no_division_by_zero() -> None:
     serve(queue, 1)
     assert head.account is not None
     assert head.account.served == 1 / fairness.MIN_WEIGHT
+
+
+def test_the_oldests_turn_is_that_of_who_came_first_not_of_who_was_taken_up_first() -> None:
+    queue = FairQueue()
+    for number in range(OLDEST_EVERY - 1):
+        pushed(queue, "a", priority=-1 - number)
+    late, first = pushed(queue, "a"), request("a")
+    first.arrival_s = late.arrival_s - 1.0
+    first.priority = 5
+    queue.push(first)
+    for _ in range(OLDEST_EVERY - 1):
+        serve(queue, 10)
+    assert next(queue.candidates()) is first

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from engine.core import policy
+from engine.core.fairness import FairQueue
 from engine.core.request import CLASSES, Phase, Request
-from tests.engine.core.harness import add
+from engine.core.turns import Turns
+from engine.core.waiting import WaitingLine
+from tests.engine.core.harness import add, config
 
 
 def made(**fields: object) -> Request:
@@ -47,3 +51,28 @@ def test_the_prompt_is_the_requests_own_copy() -> None:
 def test_class_rank_orders_interactive_before_batch() -> None:
     assert CLASSES[made(request_class="batch").class_rank] == "batch"
     assert made().class_rank < made(request_class="batch").class_rank
+
+
+def test_who_was_held_elsewhere_came_before_it_was_taken_up() -> None:
+    """One order wherever requests wait or run: by when they came, then as they were taken up."""
+
+    def came(sequence: int, now: float, id: str) -> Request:
+        message = add(id, 10, fairness_id=id)
+        return Request.from_message(message, sequence=sequence, now=now, eos_token_ids=())
+
+    early, held, late = came(0, 2.0, "early"), came(1, 1.0, "held"), came(2, 2.0, "late")
+    wanted = [held, early, late]
+    queue, line = FairQueue(), WaitingLine(config())
+    for request in (early, held, late):
+        queue.push(request)
+        line.add(request)
+    assert list(queue.candidates()) == wanted
+    assert line.overdue(1e9) == wanted
+    for request in (early, held, late):
+        line.take(request)
+        request.num_cached_tokens = 0
+        line.put_back(request)
+    assert list(line.candidates()) == wanted
+    assert Turns().order([early, held, late], []) == wanted
+    assert sorted([early, held, late], key=policy.seniority) == wanted
+    assert sorted([early, held, late], key=policy.persistence) == wanted[::-1]

@@ -260,3 +260,15 @@ def test_an_abort_in_the_same_breath(known: bool) -> None:
     assert messages[-1] == abort
     assert (names(messages) == ["a"]) is known
     assert ("a" in bench.ends) is not known
+
+
+@pytest.mark.parametrize("pattern", ["b", "a", None])
+def test_a_second_request_of_a_name_that_waits_is_dropped(pattern: str | None) -> None:
+    """As in the loop: an answer to it would be the first one's, which goes on undisturbed."""
+    bench = Bench()
+    assert bench.turn(add("one", "a"), add("one", pattern), add("two", "a")) == []
+    assert bench.submitted == [("ebnf", "a")]
+    bench.done.append(ready("a"))
+    assert names(bench.turn()) == ["one", "two"]
+    bench.turn(AbortRequest(request_ids=["one"]))
+    assert bench.ends == {}, "it waits here no more"

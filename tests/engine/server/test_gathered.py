@@ -28,6 +28,13 @@ def test_choices_come_in_the_order_of_their_index() -> None:
     assert gathered.whole()[1] == Delta(2, "cC")
 
 
+def test_the_bytes_of_all_its_text_are_counted() -> None:
+    gathered = Gathered()
+    gathered.add([Delta(0, "ab", reasoning="ü"), Delta(1, "€", calls=[CallDelta(0, '{"a"', "call_1", "f")])])
+    gathered.add([Delta(0, "", [1, 2])])
+    assert gathered.num_bytes == 2 + 2 + 3 + 4
+
+
 def test_calls_and_reasoning() -> None:
     first = CallDelta(0, '{"a"', "call_1", "f")
     whole = joined(

@@ -12,9 +12,9 @@ import pytest
 
 from engine.server.app import Route
 from engine.server.openapi import document
-from engine.server.openapi.operations import HEADERS, REPLY_HEADERS
+from engine.server.openapi.operations import ANSWER_HEADERS, HEADERS, REPLY_HEADERS
 from engine.server.routes import ROUTES, describe
-from tests.engine.server.conftest import API_KEY, Server
+from tests.engine.server.conftest import API_KEY, MODEL, Server
 from tests.tidy.tree import ROOT
 
 
@@ -67,6 +67,20 @@ async def test_every_reply_has_the_headers(server: Server) -> None:
     async with server.session(API_KEY) as session, session.get("/load") as answer:
         named = {name.lower() for name in answer.headers if name.lower().startswith("x-")}
     assert named == set(REPLY_HEADERS)
+    body = {"model": MODEL, "prompt": "x", "max_tokens": 1}
+    async with server.session(API_KEY) as session, session.post("/v1/completions", json=body) as answer:
+        named = {name.lower() for name in answer.headers if name.lower().startswith("x-")}
+    assert named == {*REPLY_HEADERS, *ANSWER_HEADERS}
+
+
+def test_what_only_answers_say_is_described_with_them() -> None:
+    document = json.loads(describe())
+    assert {*REPLY_HEADERS, *ANSWER_HEADERS} == set(document["components"]["headers"])
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            (answer,) = [row for status, row in operation["responses"].items() if status.startswith("2")]
+            takes_terms = any("x-request-class" in row.get("$ref", "") for row in operation["parameters"])
+            assert ("x-engine-queue-ms" in answer["headers"]) == takes_terms, path
 
 
 def references(value: Any) -> list[str]:
