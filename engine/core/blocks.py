@@ -97,15 +97,17 @@ class BlockPool:
         assert page == self.num_blocks, "the free list runs in a circle"
         ring = [self.num_blocks, *free, self.num_blocks]
         assert list(map(self._prev.__getitem__, ring[1:])) == ring[:-1], "the free list is torn"
-        assert len(free) == self.num_free
+        assert len(free) == self.num_free, "free pages are miscounted"
         num_plain = list(map(names.__getitem__, free)).count(None)
         num_cached, num_held = len(free) - num_plain, self.num_blocks - refs.count(0)
         assert num_plain + num_cached + num_held == self.num_blocks, "free + cached + held != total"
         assert not any(map(refs.__getitem__, free)), "a held page is in the free list"
         assert num_held == len(holders), "references and tables differ"
         assert all(refs[page] == count for page, count in holders.items()), "references and tables differ"
-        assert list(map(names.__getitem__, self._pages.values())) == list(self._pages)
-        assert len(self._pages) == self.num_blocks - names.count(None)
+        assert list(map(names.__getitem__, self._pages.values())) == list(self._pages), (
+            "names and pages differ"
+        )
+        assert len(self._pages) == self.num_blocks - names.count(None), "a name that is not found"
 
     def _unlink(self, page: int) -> None:
         before, after = self._prev[page], self._next[page]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -98,6 +99,10 @@ def test_mistakes_of_the_caller_are_caught() -> None:
     pool.release([page])
     with pytest.raises(AssertionError, match="released twice"):
         pool.release([page])
+    (named,) = filled(pool, "b")
+    with pytest.raises(AssertionError, match="published already"):
+        pool.publish(named, "c")
+    pool.release([named])
     with pytest.raises(AssertionError, match="only a held page"):
         pool.publish(page, "a")
 
@@ -118,6 +123,56 @@ def test_check_integrity_sees_a_page_that_is_held_and_free() -> None:
     pool._link(page)
     with pytest.raises(AssertionError, match="total"):
         pool.check_integrity({page: 1})
+
+
+def _circle(pool: BlockPool) -> None:
+    pool._next[2] = 1
+
+
+def _torn(pool: BlockPool) -> None:
+    pool._prev[2] = 3
+
+
+def _miscounted(pool: BlockPool) -> None:
+    pool.num_free += 1
+
+
+def _lost(pool: BlockPool) -> None:
+    pool._unlink(2)
+
+
+def _swapped(pool: BlockPool) -> None:
+    pool._link(0)
+    pool._unlink(2)
+
+
+def _misnamed(pool: BlockPool) -> None:
+    pool._names[0] = "b"
+
+
+def _unlisted(pool: BlockPool) -> None:
+    pool._names[2] = "b"
+
+
+@pytest.mark.parametrize(
+    ("damage", "seen"),
+    [
+        (_circle, "runs in a circle"),
+        (_torn, "is torn"),
+        (_miscounted, "miscounted"),
+        (_lost, "!= total"),
+        (_swapped, "a held page is in the free list"),
+        (_misnamed, "names and pages differ"),
+        (_unlisted, "a name that is not found"),
+    ],
+)
+def test_check_integrity_sees_every_damage(damage: Callable[[BlockPool], None], seen: str) -> None:
+    pool = BlockPool(4)
+    (held,) = filled(pool, "a")
+    pool.check_integrity({held: 1})
+    damage(pool)
+    with pytest.raises(AssertionError, match=seen):
+        pool.check_integrity({held: 1})
 
 
 @pytest.mark.parametrize("seed", range(5))
