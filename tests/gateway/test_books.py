@@ -16,11 +16,12 @@ async def test_what_would_be_late_on_another_day_needs_a_clock_of_its_own(
     make_ledger: MakeLedger, books: Books
 ) -> None:
     yesterday = just_now() - timedelta(days=1)
-    by_the_machine = await make_ledger("gw-1")
-    hold = await by_the_machine.reserve(reservation("req_1"))
+    machine, hand = await make_ledger("gw-1"), await make_ledger("gw-2", clock=ManualClock(yesterday))
+    hold = await machine.reserve(reservation("req_1"))
     with pytest.raises(AssertionError, match="just_now"):
-        by_the_machine.settle(settlement(hold, yesterday))
-    by_hand = await make_ledger("gw-2", clock=ManualClock(yesterday))
-    by_hand.settle(settlement(hold, yesterday))
-    await by_hand.drain()
-    assert await books.count("usage_event") == 1
+        machine.settle(settlement(hold, yesterday))
+    machine.settle(settlement(hold, just_now()))
+    hand.settle(settlement(await hand.reserve(reservation("req_2")), yesterday))
+    await machine.drain()
+    await hand.drain()
+    assert await books.count("usage_event") == 2
