@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,8 @@ class Workload:
 
 
 def arrivals(count: int, rate: float, seed: int | str) -> list[float]:
-    """A Poisson process of `rate` a second, from the seed."""
+    """Seconds after the start of the arrivals of a Poisson process, from the seed, stretched so that the last comes at
+    `count / rate`: as `vllm bench serve` draws them, so that the offered rate is `rate` whatever the draw."""
     draw = random.Random(f"{seed} arrivals")
-    now, times = 0.0, []
-    for _ in range(count):
-        times.append(now)
-        now += draw.expovariate(rate)
-    return times
+    times = list(accumulate(draw.expovariate(rate) for _ in range(count)))
+    return [count / rate * time / times[-1] for time in times]
