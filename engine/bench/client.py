@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
@@ -109,7 +110,7 @@ async def send(
     all do."""
     sent = time.perf_counter()
     times: list[float] = []
-    usage: dict[str, int] = {}
+    usage: dict[str, Any] = {}
     try:
         async with await _post(session, url, body) as response:
             if response.status != 200:
@@ -128,5 +129,10 @@ async def send(
     if not times:
         return Outcome(index, sent, error="the answer had no chunk")
     return Outcome(
-        index, sent, tuple(times), usage.get("prompt_tokens", 0), usage.get("completion_tokens", len(times))
+        index,
+        sent,
+        tuple(times),
+        usage.get("prompt_tokens", 0),
+        usage.get("completion_tokens", len(times)),
+        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
     )

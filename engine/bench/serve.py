@@ -94,7 +94,8 @@ def _line(label: str, report: Report) -> str:
 
     text = (
         f"{label or 'run'}: {report.completed} ok, {report.failed} failed, {report.output_tokens_per_s:.0f} out tok/s, "
-        f"{report.requests_per_s:.2f} req/s, goodput {report.goodput_per_s:.2f}/s | ms p50/p95/p99: "
+        f"{report.requests_per_s:.2f} req/s, goodput {report.goodput_per_s:.2f}/s, {report.cached_prompt_share:.0%} of the "
+        f"prompts cached | ms p50/p95/p99: "
         f"TTFT {of('ttft')}, TPOT {of('tpot')}, ITL {of('itl')}, E2EL {of('e2el')}"
     )
     return text if report.first_error is None else f"{text} | first error: {report.first_error}"

@@ -26,6 +26,8 @@ class Outcome:
     prompt_tokens: int = 0
     output_tokens: int = 0
     error: str | None = None
+    cached_tokens: int = 0
+    """Of the prompt's, those that the server says it had in its prefix cache."""
 
     @property
     def ttft_ms(self) -> float:
@@ -63,6 +65,8 @@ class Report:
     latencies_ms: dict[str, dict[str, float]]
     """ttft, tpot, itl, e2el → mean, p50, p95, p99."""
     first_error: str | None
+    cached_prompt_share: float
+    """Of all prompt tokens, those from the server's prefix cache: more than the shared prefix means a warm run."""
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -93,13 +97,14 @@ def summarise(outcomes: Sequence[Outcome], objectives: Objectives, num_warm_up: 
     end = max((o.chunk_times_s[-1] for o in good), default=start)
     duration_s = max(end - start, 1e-9)
     output = sum(o.output_tokens for o in good)
+    prompt = sum(o.prompt_tokens for o in good)
     steady = good[num_warm_up:]
     return Report(
         completed=len(good),
         failed=len(failed),
         duration_s=duration_s,
         output_tokens_per_s=output / duration_s,
-        total_tokens_per_s=(output + sum(o.prompt_tokens for o in good)) / duration_s,
+        total_tokens_per_s=(output + prompt) / duration_s,
         requests_per_s=len(good) / duration_s,
         goodput_per_s=sum(objectives.kept_by(o) for o in good) / duration_s,
         latencies_ms={
@@ -109,6 +114,7 @@ def summarise(outcomes: Sequence[Outcome], objectives: Objectives, num_warm_up: 
             "e2el": _spread([o.e2el_ms for o in steady]),
         },
         first_error=failed[0].error if failed else None,
+        cached_prompt_share=sum(o.cached_tokens for o in good) / max(prompt, 1),
     )
 
 

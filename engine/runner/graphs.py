@@ -8,7 +8,9 @@ static buffers. Knows no model and no step.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -31,13 +33,14 @@ class GraphSet:
     ) -> None:
         """Run each size once eagerly (kernels compile, libraries set themselves up), then capture it. Only
         the `count` largest, if given."""
-        for size in self._sizes[::-1][:count]:
-            run(size)
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with _no_collection():
+            for size in self._sizes[::-1][:count]:
                 run(size)
-            self._graphs[size] = graph
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                    run(size)
+                self._graphs[size] = graph
 
     def replay(self, size: int) -> bool:
         """Replay the smallest graph that holds `size`. False: none was captured."""
@@ -47,3 +50,16 @@ class GraphSet:
             return False
         graph.replay()
         return True
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage may hold graphs of a runner that is gone, and freeing one while another is captured breaks the capture."""
+    gc.collect()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

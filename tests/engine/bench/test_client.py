@@ -21,7 +21,7 @@ async def _run(engine: FakeEngine, concurrency: int | None) -> list[Outcome]:
 
 async def test_notes_each_chunk_and_the_usage() -> None:
     async with FakeEngine() as engine:
-        engine.default = Script(tokens=WORDS)
+        engine.default = Script(tokens=WORDS, cached_tokens=4)
         outcomes = await _run(engine, 2)
         assert engine.running_max == 2
         bodies = [seen.body for seen in engine.requests]
@@ -29,6 +29,7 @@ async def test_notes_each_chunk_and_the_usage() -> None:
     assert all(body["max_tokens"] == 5 and body["ignore_eos"] and body["top_k"] == 7 for body in bodies)
     assert [outcome.error for outcome in outcomes] == [None] * 6
     assert [outcome.output_tokens for outcome in outcomes] == [5] * 6
+    assert [outcome.cached_tokens for outcome in outcomes] == [4] * 6
     assert all(len(outcome.chunk_times_s) >= 5 for outcome in outcomes)
     assert all(list(o.chunk_times_s) == sorted(o.chunk_times_s) and o.ttft_ms > 0 for o in outcomes)
 

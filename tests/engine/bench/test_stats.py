@@ -6,7 +6,7 @@ import pytest
 
 from engine.bench.stats import Objectives, Outcome, percentile, summarise
 
-FAST = Outcome(0, 10.0, (10.1, 10.2, 10.4), prompt_tokens=7, output_tokens=3)
+FAST = Outcome(0, 10.0, (10.1, 10.2, 10.4), prompt_tokens=7, output_tokens=3, cached_tokens=3)
 SLOW = Outcome(1, 11.0, (12.0,), prompt_tokens=5, output_tokens=1)
 LOST = Outcome(2, 11.0, error="500: no")
 
@@ -32,6 +32,7 @@ def test_summary_counts_failures_and_throughput() -> None:
     assert report.output_tokens_per_s == pytest.approx(2.0)
     assert report.total_tokens_per_s == pytest.approx(8.0)
     assert report.goodput_per_s == pytest.approx(0.5)
+    assert report.cached_prompt_share == pytest.approx(3 / 12)
     assert report.latencies_ms["ttft"]["mean"] == pytest.approx(550)
 
 

@@ -19,6 +19,8 @@ def test_prompts_have_exact_length_and_a_shared_beginning() -> None:
         Workload(4, 20, 8, seed=3, shared_prefix_tokens=50).prompt(index) for index in range(4)
     ]
     assert workload.prompt(0) != Workload(4, 20, 8, seed=4, shared_prefix_tokens=50).prompt(0)
+    other_lengths = Workload(4, 30, 8, seed=3, shared_prefix_tokens=50)
+    assert other_lengths.prompt(0)[:8] != prompts[0][:8], "another row must not find its prompts in the cache"
 
 
 def test_arrivals_of_a_closed_loop_are_at_once_and_poisson_ones_keep_the_rate() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import torch
 
 from engine.runner.graphs import MIXED_SIZES, TOKEN_SIZES, GraphSet
@@ -27,9 +29,11 @@ def test_replays_what_holds_the_size_or_says_no() -> None:
 
     def run(size: int) -> None:
         ran.append(size)
+        assert not gc.isenabled(), "a graph that is freed during a capture breaks it"
         torch.add(source[:size], 1, out=target[:size])
 
     graphs.capture(torch.cuda.graph_pool_handle(), run, count=2)
+    assert gc.isenabled()
     assert ran == [16, 16, 8, 8], "largest first, once eagerly and once under capture"
     target.zero_()
     assert graphs.replay(5)
