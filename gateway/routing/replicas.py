@@ -70,9 +70,10 @@ class LiveReplica:
         return max(self.waiting_bytes, round(reported))
 
     def restarted(self) -> None:
-        """A new epoch: healthy until it proves otherwise, and with empty caches."""
+        """A new epoch: healthy until it proves otherwise, with empty caches, and without the work of the one before."""
         self.breaker.restarted()
         self.prefixes.clear()
+        self.reported = None
 
 
 @dataclass(slots=True)
@@ -202,7 +203,7 @@ class Replicas:
         """A fresh load report of a reply or a poll."""
         if load is None:
             return
-        if replica.reported is not None and load.epoch != replica.reported.epoch:
+        if replica.epoch is not None and load.epoch not in (None, replica.epoch):
             replica.restarted()
         replica.reported = load
         replica.own_when_reported = replica.in_flight
@@ -241,7 +242,8 @@ class Replicas:
         if replica is None:
             replica = self._known[row.id] = LiveReplica(row, Breaker(self._rules))
         elif replica.row.epoch != row.epoch:
-            replica.restarted()
+            if replica.epoch != row.epoch:  # else it has said so itself before the table did
+                replica.restarted()
             replica.is_closed = False
         if replica.gone_since is not None:
             replica.gone_since, replica.is_closed = None, False

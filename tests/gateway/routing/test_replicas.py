@@ -128,6 +128,47 @@ def test_a_restarted_engine_is_probed_at_once(replicas: Replicas) -> None:
     assert len(replicas.order(TARGET, PROMPT)) == 2
 
 
+def test_one_that_the_table_has_anew_begins_anew(replicas: Replicas) -> None:
+    """Before it has said anything itself: it may be asked at once, has nothing in its cache, and none of the work that
+    was last heard of."""
+    a = named(replicas, "a")
+    replicas.ended(a, replicas.began(a, CACHING, prompt(LONG)))
+    replicas.observe(a, load(30, "e1", waiting=5))
+    for _ in range(5):
+        replicas.failed(a)
+    assert [replica.id for replica in replicas.order(TARGET, PROMPT)] == ["b"]
+    replicas.update([replace(ROWS[0], epoch="e2"), ROWS[1]])
+    assert len(replicas.order(TARGET, PROMPT)) == 2
+    assert (a.prefixes.num_bytes, a.load, a.queued_bytes, a.epoch) == (0, 0, 0, "e2")
+
+
+def test_a_restart_counts_once_whoever_tells_of_it_first(replicas: Replicas) -> None:
+    a = named(replicas, "a")
+    replicas.observe(a, load(1, "e2"))
+    replicas.ended(a, replicas.began(a, CACHING, prompt(LONG)))
+    known = a.prefixes.num_bytes
+    replicas.update([replace(ROWS[0], epoch="e2"), ROWS[1]])
+    assert a.prefixes.num_bytes == known > 0, "of the new one"
+    replicas.update([replace(ROWS[0], epoch="e3"), ROWS[1]])
+    assert a.prefixes.num_bytes == 0
+    replicas.ended(a, replicas.began(a, CACHING, prompt(LONG)))
+    replicas.observe(a, load(1, "e3"))
+    assert a.prefixes.num_bytes == known
+
+
+def test_the_first_word_may_be_of_another_epoch_than_the_tables(replicas: Replicas) -> None:
+    a = named(replicas, "a")
+    for _ in range(5):
+        replicas.failed(a)
+    replicas.observe(a, replace(load(0), epoch=None))
+    assert [replica.id for replica in replicas.order(TARGET, PROMPT)] == ["b"], (
+        "who tells no epoch tells no restart"
+    )
+    replicas.observe(named(replicas, "b"), load(0, "e1"))
+    replicas.update([replace(ROWS[0], epoch="e2"), ROWS[1]])
+    assert len(replicas.order(TARGET, PROMPT)) == 2
+
+
 def test_replicas_that_are_gone_are_forgotten(replicas: Replicas, clock: HandClock) -> None:
     a = named(replicas, "a")
     replicas.began(a, TARGET, PROMPT)

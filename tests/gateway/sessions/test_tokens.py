@@ -118,6 +118,25 @@ def test_older_keys_are_good_until_they_are_dropped() -> None:
         AccessTokens(ring("m2"), clock).session_of(old)
 
 
+class Unequal(str):
+    """Nobody compares it as texts compare, which end at the first difference."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared in a time that tells how near it came")
+
+    __hash__ = str.__hash__
+
+
+def test_how_near_a_wrong_refresh_token_came_shows_in_no_time() -> None:
+    tokens = RefreshTokens(ring("m1"))
+    token = tokens.parse(tokens.make(ROW))
+    assert token is not None
+    assert tokens.proves(replace(token, mac=Unequal(token.mac)), ROW)
+    assert not tokens.proves(replace(token, mac=Unequal(token.mac[:-1] + "!")), ROW)
+
+
 def test_a_refresh_token_proves_its_session_and_number() -> None:
     tokens = RefreshTokens(ring("m1"))
     text = tokens.make(ROW)

@@ -34,6 +34,25 @@ def test_stored_digest_proves_the_key_and_no_other() -> None:
     assert not Peppers.of(p1=PEPPER + b"x").proves(key, stored, "p1")
 
 
+class Unequal(bytes):
+    """Nobody compares it as bytes compare, which end at the first difference."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared in a time that tells how near it came")
+
+    __hash__ = bytes.__hash__
+
+
+def test_how_near_a_wrong_key_came_shows_in_no_time() -> None:
+    peppers = Peppers.of(p1=PEPPER)
+    key = ApiKey("abcdefgh", "s" * 43)
+    stored = Unequal(peppers.stored(key)[1])
+    with pytest.raises(AssertionError):
+        assert stored == stored[:-1]
+    assert peppers.proves(key, stored, "p1")
+    assert not peppers.proves(ApiKey("abcdefgh", "s" * 42 + "t"), stored, "p1")
+
+
 def test_older_pepper_still_proves_and_a_lost_one_does_not() -> None:
     key = ApiKey("abcdefgh", "s" * 43)
     _, stored = Peppers.of(p1=PEPPER).stored(key)
