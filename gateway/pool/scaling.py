@@ -7,9 +7,9 @@ answer is no evidence, and a window with a gap decides nothing. A number that ha
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 
 from gateway.pool.spec import Scaling
 
@@ -43,6 +43,10 @@ class Sample:
         waiting = self.waiting / self.ready / policy.waiting_per_replica
         return max(waiting, (self.delay_s or 0.0) / policy.queue_delay_s)
 
+    def is_calm(self, policy: Scaling, others_can: float) -> bool:
+        """Nobody waits, and what runs could run on the others."""
+        return self.waiting == 0 and self.strain(policy) <= CALM and self.running <= others_can
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -52,11 +56,16 @@ class Decision:
 
 @dataclass(slots=True)
 class History:
-    """Of one pool on one node, for as long as its specification stays."""
+    """Of one pool on one node, for as long as its specification stays. A window may be a day long, so a step looks at
+    what has come since the last one."""
 
     samples: deque[Sample] = field(default_factory=deque)
     capacity: float = 0.0
     """Requests that one replica can run at a time without a queue, as far as was seen."""
+    _hole_s: float = -inf
+    """The last sample before the newest hole."""
+    _busy: tuple[Scaling, float, float, float] | None = None
+    """By which policy and capacity of the others, up to when, and the newest sample until then that was not calm."""
 
     def add(self, sample: Sample, policy: Scaling) -> None:
         """Another number of replicas begins anew: what there was with fewer says nothing of more."""
@@ -65,6 +74,8 @@ class History:
         kept_s = max(policy.up_after_s, policy.down_after_s) + 2 * GAP_S
         while self.samples and self.samples[0].at_s < sample.at_s - kept_s:
             self.samples.popleft()
+        if self.samples and sample.at_s - self.samples[-1].at_s > GAP_S:
+            self._hole_s = self.samples[-1].at_s
         self.samples.append(sample)
         each = sample.running / sample.ready
         if sample.strain(policy) > 1 and each >= 1:
@@ -72,15 +83,31 @@ class History:
         elif not sample.waiting:
             self.capacity = max(self.capacity, each)
 
-    def window(self, now_s: float, length_s: float) -> list[Sample] | None:
-        """All of that time up to now; None if it is not all known."""
-        moments = [sample.at_s for sample in self.samples]
-        if not moments or moments[0] > now_s - length_s or now_s - moments[-1] > GAP_S:
-            return None
-        inside = [sample for sample in self.samples if sample.at_s >= now_s - length_s]
-        known = [at_s for at_s in moments if at_s >= now_s - length_s - GAP_S]
-        is_whole = all(after - before <= GAP_S for before, after in pairwise(known))
-        return inside if inside and is_whole else None
+    def is_known(self, now_s: float, length_s: float) -> bool:
+        """All of that time up to now."""
+        if not self.samples or self.samples[0].at_s > now_s - length_s:
+            return False
+        newest_s = self.samples[-1].at_s
+        is_fresh = now_s - newest_s <= GAP_S and newest_s >= now_s - length_s
+        return is_fresh and self._hole_s < now_s - length_s - GAP_S
+
+    def newest_first(self, since_s: float) -> Iterator[Sample]:
+        for sample in reversed(self.samples):
+            if sample.at_s < since_s:
+                return
+            yield sample
+
+    def was_calm(self, policy: Scaling, others_can: float, since_s: float) -> bool:
+        """All of that time."""
+        seen_s, busy_s = -inf, -inf
+        if self._busy is not None and self._busy[:2] == (policy, others_can):
+            seen_s, busy_s = self._busy[2:]
+        for sample in self.newest_first(seen_s):
+            if not sample.is_calm(policy, others_can):
+                busy_s = sample.at_s
+                break
+        self._busy = (policy, others_can, self.samples[-1].at_s, busy_s)
+        return busy_s < since_s
 
 
 def decide(
@@ -110,28 +137,23 @@ def decide(
 
 def _grown(policy: Scaling, history: History, wanted: int, most: int, now_s: float) -> Decision | None:
     """The least of what every moment asked for: a spike that passes is waited out."""
-    window = history.window(now_s, policy.up_after_s)
-    if window is None:
+    if not history.is_known(now_s, policy.up_after_s):
         return None
-    strain = min(sample.strain(policy) for sample in window)
-    if strain <= TOLERANCE or _is_shrinking(window):
+    strain, longest, last = inf, 0, history.samples[-1]
+    for sample in history.newest_first(now_s - policy.up_after_s):
+        strain, longest = min(strain, sample.strain(policy)), max(longest, sample.waiting)
+        if strain <= TOLERANCE:
+            return None
+    if last.waiting < SHRINKING * longest:
         return None
     needed = min(ceil(wanted * min(strain, GROWTH_MAX)), most)
-    last = window[-1]
     delay = f", {last.delay_s:.1f} s expected" if last.delay_s is not None else ""
     queue = f"{last.waiting} wait for {last.ready} replicas{delay}"
     return Decision(max(needed, wanted + 1), f"a queue for {policy.up_after_s:g} s: {queue}")
 
 
-def _is_shrinking(window: list[Sample]) -> bool:
-    return window[-1].waiting < SHRINKING * max(sample.waiting for sample in window)
-
-
 def _can_shrink(policy: Scaling, history: History, wanted: int, now_s: float) -> bool:
-    window = history.window(now_s, policy.down_after_s)
-    if window is None:
-        return False
-    left = HEADROOM * history.capacity * (wanted - 1)
-    return all(
-        sample.waiting == 0 and sample.strain(policy) <= CALM and sample.running <= left for sample in window
+    others_can = HEADROOM * history.capacity * (wanted - 1)
+    return history.is_known(now_s, policy.down_after_s) and history.was_calm(
+        policy, others_can, now_s - policy.down_after_s
     )

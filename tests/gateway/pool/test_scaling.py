@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, sin
+from itertools import pairwise
+from math import ceil, inf, sin
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.pool.scaling import GAP_S, History, Sample, decide
 from gateway.pool.spec import Scaling
@@ -205,3 +208,75 @@ def test_silence_changes_nothing_and_no_load_ends_at_the_least() -> None:
     assert silent.run(0, HOUR).changes == []
     idle = Day(lambda at: 0.0, replicas=5).run(0, 2 * HOUR)
     assert idle.counts == [4, 3, 2, 1]
+
+
+def told_plainly(
+    policy: Scaling, samples: list[Sample], capacity: float, wanted: int, now_s: float
+) -> int | None:
+    """The rules once more, each over all the samples."""
+
+    def window(length_s: float) -> list[Sample]:
+        moments = [sample.at_s for sample in samples]
+        known = [at_s for at_s in moments if at_s >= now_s - length_s - GAP_S]
+        is_whole = all(after - before <= GAP_S for before, after in pairwise(known))
+        is_old = bool(moments) and moments[0] <= now_s - length_s and now_s - moments[-1] <= GAP_S
+        return [one for one in samples if one.at_s >= now_s - length_s] if is_whole and is_old else []
+
+    up, down = window(policy.up_after_s), window(policy.down_after_s)
+    strain = min((sample.strain(policy) for sample in up), default=0.0)
+    if wanted < 8 and strain > 1.1 and up[-1].waiting >= 0.8 * max(sample.waiting for sample in up):
+        return max(min(ceil(wanted * min(strain, 2)), 8), wanted + 1)
+    can = 0.8 * capacity * (wanted - 1)
+    is_calm = [s.waiting == 0 and s.strain(policy) <= 0.5 and s.running <= can for s in down]
+    return wanted - 1 if wanted > 1 and down and all(is_calm) else None
+
+
+STEPS = st.tuples(
+    st.sampled_from([0.4, 1.0, 1.0, 1.0, GAP_S, GAP_S + 0.1, 25.0]),
+    st.integers(0, 8),
+    st.sampled_from([0, 0, 0, 0, 7, 20]),
+    st.sampled_from([None, 0.1, 3.0]),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([(3.0, 5.0), (1.0, 40.0), (12.0, 2.0)]),
+    st.lists(STEPS, min_size=1, max_size=60),
+    st.integers(1, 3),
+)
+def test_every_step_decides_as_if_it_looked_at_all_of_the_window(
+    lengths: tuple[float, float], steps: list[tuple[float, int, int, float | None]], wanted: int
+) -> None:
+    policy = Scaling(up_after_s=lengths[0], down_after_s=lengths[1])
+    history, at_s = History(), 0.0
+    for pause_s, running, waiting, delay_s in steps:
+        at_s += pause_s
+        history.add(Sample(at_s, 2, running, waiting, delay_s), policy)
+        for now_s in (at_s, at_s + 4.0, at_s + GAP_S + 1.0):
+            decision = decide(policy, history, wanted=wanted, least=1, most=8, now_s=now_s, since_s=None)
+            plainly = told_plainly(policy, [*history.samples], history.capacity, wanted, now_s)
+            assert (decision.replicas if decision else None) == plainly
+
+
+class Counted(Sample):
+    """How often somebody looked at its queue."""
+
+    looks = 0
+
+    def strain(self, policy: Scaling) -> float:
+        Counted.looks += 1
+        return super().strain(policy)
+
+
+def test_a_window_of_a_day_costs_a_step_no_more_than_one_of_a_minute() -> None:
+    policy = Scaling(down_after_s=24 * 3600)
+    history = History()
+    Counted.looks = 0
+    steps = 24 * 3600 + 60
+    for at in range(steps):
+        waiting = 5 if at == 40 else 0  # so that nothing is decided before the end
+        history.add(Counted(float(at), 2, 0, waiting), policy)
+        decision = decide(policy, history, wanted=2, least=1, most=8, now_s=float(at), since_s=None)
+        assert (decision is not None) == (at > 40 + 24 * 3600)
+    assert Counted.looks < 5 * steps
