@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import aiohttp
-from multidict import CIMultiDict
-
 from tests.fakes.engine import FakeEngine
 from tests.gateway.http.answers import BODY, CHAT, refused, row
 from tests.harness import Gateway
@@ -38,17 +35,3 @@ async def test_from_where_and_for_what(gateway: Gateway, engine: FakeEngine) -> 
     error = await refused(gateway, "POST", CHAT, BODY, key=narrow["value"])
     assert row(error) == (403, "invalid_request_error", "insufficient_permissions")
     assert "model.request" in error["message"]
-
-
-async def test_one_key_at_a_time(gateway: Gateway, engine: FakeEngine) -> None:
-    """A proxy before us may have checked the other one."""
-    tenant = await gateway.serve(engine)
-    for second in (f"Bearer {tenant.key}", "Bearer sk-another"):
-        headers = [("authorization", f"Bearer {tenant.key}"), ("authorization", second)]
-        async with (
-            aiohttp.ClientSession() as http,
-            http.get(f"{gateway.url}/v1/models", headers=CIMultiDict(headers)) as answer,
-        ):
-            error = (await answer.json())["error"]
-        assert (answer.status, error["type"], error["code"]) == (400, "invalid_request_error", None)
-        assert "more than once" in error["message"]
