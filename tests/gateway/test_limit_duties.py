@@ -15,10 +15,11 @@ from time import monotonic
 from typing import Any
 
 import aiohttp
+import asyncpg
 import pytest
 
 from tests.fakes.engine import FakeEngine
-from tests.fakes.script import Script
+from tests.fakes.script import OVERLOADED, Refusal, Script
 from tests.gateway.limits.support import advance
 from tests.harness import SERVED, Gateway, Tenant
 from tests.patience import PATIENT
@@ -194,8 +195,40 @@ async def test_nothing_is_taken_after_whatever_end(gateway: Gateway, engine: Fak
             answer.close()
         else:
             await answer.content.read()
-        async with asyncio.timeout(60):
-            open_calls = gateway.app.metrics.registry.get_sample_value
-            while open_calls("tollway_limiter_open_calls") != 0:  # noqa: ASYNC110  (its closer is a task)
-                await asyncio.sleep(0.02)
+        await until_open(gateway, 0)
     assert gateway.app.replicas.in_flight() == 0
+
+
+async def test_whoever_refuses_behind_the_limits_gives_the_slot_back(
+    gateway: Gateway, engine: FakeEngine
+) -> None:
+    """The engine, a spent budget, and a caller who leaves while the money is being reserved. There is one slot, and a
+    day has as many requests as are answered."""
+    tenant = await limited([gateway], engine, concurrent_requests=1, requests_per_day=3)
+    for refusal, status in ((Refusal(400, "invalid_request_error"), 400), (OVERLOADED, 503)):
+        engine.script(Script(refuse=refusal))
+        assert (await ask(gateway, tenant))[0] == status
+    budget = {"project_id": tenant.id, "period": "monthly", "limit_nanousd": 1}
+    budget_id = (await gateway.admin("POST", "/budgets", budget))["id"]
+    await gateway.refresh()
+    assert (await ask(gateway, tenant))[0] == 429
+    await gateway.admin("POST", f"/budgets/{budget_id}", {"limit_nanousd": 10**15})
+    assert (await ask(gateway, tenant))[0] == 200
+    somebody = await asyncpg.connect(gateway.database_url)
+    try:
+        async with somebody.transaction():
+            await somebody.execute("SELECT * FROM budget_period FOR UPDATE")
+            caller = asyncio.create_task(ask(gateway, tenant))
+            await until_open(gateway, 1)
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+            await until_open(gateway, 0)
+    finally:
+        await somebody.close()
+    assert [(await ask(gateway, tenant))[0] for _ in range(2)] == [200, 200]
+
+
+async def until_open(gateway: Gateway, calls: int) -> None:
+    async with asyncio.timeout(60):
+        while gateway.app.metrics.registry.get_sample_value("tollway_limiter_open_calls") != calls:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -90,6 +90,17 @@ async def test_client_errors_are_relayed_and_never_retried(gateway: Gateway, eng
     assert [event["amount_nanousd"] for event in events[:8]] == [0] * 8
 
 
+async def test_who_refuses_a_client_has_answered(gateway: Gateway, engine: FakeEngine) -> None:
+    """Failures before and after it are not in a row."""
+    tenant = await gateway.serve(engine)
+    [replica] = gateway.app.replicas.known
+    for _ in range(2):
+        engine.script(*[Script(refuse=BROKEN)] * 3, Script(refuse=TOO_LONG))
+        statuses = [(await ask(gateway, tenant, BODY))[0] for _ in range(2)]
+        assert statuses == [500, 400]
+        assert not replica.breaker.is_open
+
+
 async def test_retries_stop_at_the_pools_budget(gateway: Gateway, engine: FakeEngine) -> None:
     """Duty G38: attempts are bounded by the pool's budget, however many requests fail."""
     tenant = await gateway.serve(engine)
@@ -156,12 +167,16 @@ async def test_a_draining_replica_is_left_for_another(
 async def test_a_full_or_draining_replica_is_not_a_broken_one(gateway: Gateway, engine: FakeEngine) -> None:
     """Duty G39: an honest "overloaded" or "draining" never counts against an engine, however often."""
     tenant = await gateway.serve(engine)
-    for refusal in (OVERLOADED, TOO_LONG) * 6:
-        engine.script(Script(refuse=refusal))
-        await ask(gateway, tenant, BODY)
+    for refusal in (OVERLOADED, DRAINING):
+        for _ in range(8):  # in a row, more than any breaker would stand
+            engine.script(Script(refuse=refusal))
+            assert (await ask(gateway, tenant, BODY))[0] == 503
+            await gateway.poll()  # by which it is ready
+    [replica] = gateway.app.replicas.known
+    assert not replica.breaker.is_open
     status, _ = await ask(gateway, tenant, BODY)
     assert status == 200
-    assert len(engine.requests) == 13
+    assert len(engine.requests) == 17
 
 
 async def test_the_less_loaded_is_tried_when_one_is_full(
