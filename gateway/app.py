@@ -55,6 +55,7 @@ from gateway.routing.target import ReplicaRow
 from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
 from gateway.sessions.oidc import OidcService
+from gateway.sessions.resets import PasswordResets
 from gateway.settings import Settings
 from gateway.slo.promises import Promises
 from gateway.tenancy import KeyDirectory, Peppers, RevisionFeed, TenancyService, default_limits
@@ -306,6 +307,7 @@ class GatewayApp:
             people=people,
             sessions=sessions,
             invitations=Invitations(self.database, people, sessions, audit, self.clock, self.entropy),
+            resets=PasswordResets(self.database, people.repository, sessions, audit, self.master, self.clock),
             oidc=OidcService(self.database, people, sessions, audit, self.master, self.clock, self.entropy),
             directory=SessionDirectory(self.database, self.feed, sessions.access, self.clock),
             mail=MailChannel(self.settings.mail) if self.settings.mail.host is not None else None,

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.alerts.types import Record
 from gateway.money import format_usd
 
-__all__ = ["Letter", "invitation", "letter_of"]
+__all__ = ["Letter", "invitation", "letter_of", "new_password"]
 
 SUBJECT_CHARS_MAX = 200
 
@@ -39,6 +39,18 @@ def invitation(link: str, ends_at: datetime) -> Letter:
         f"It is good once, until {ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC. If you do not know why it came, do nothing.",
     ]
     return Letter("Your invitation to Tollway", "\n".join(lines) + "\n")
+
+
+def new_password(code: str, ends_at: datetime) -> Letter:
+    lines = [
+        "Somebody, hopefully you, asked for a new password for a Tollway console. If it was you, enter this code there:",
+        "",
+        code,
+        "",
+        f"It is good once, until {ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC. Give it to nobody: who has it can sign in as",
+        "you. If you asked for nothing, do nothing.",
+    ]
+    return Letter("A new password for Tollway", "\n".join(lines) + "\n")
 
 
 def _spend(record: Record) -> Letter:

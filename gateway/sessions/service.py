@@ -66,7 +66,7 @@ class SessionService:
 
     async def login(self, email: str, password: str, place: Place) -> Grant:
         """Raises 401 for what is not a good pair, 429 for who tries too often, whether there is an account or not."""
-        await self._count_attempt(email, place)
+        await self.count_attempt(email, place)
         async with self._database.read() as session:
             account = await self.repository.account(session, email)
         user, stored = account if account is not None else (None, None)
@@ -170,7 +170,7 @@ class SessionService:
         """One's own, proved by the old one. The other sessions end."""
         user = standing.user
         check_password(new, user.email, "new_password")
-        await self._count_attempt(user.email or user.id, place)
+        await self.count_attempt(user.email or user.id, place)
         async with self._database.read() as session:
             stored = await self.repository.password_of(session, user.id)
         if not await self.passwords.proves(old, stored):
@@ -195,7 +195,8 @@ class SessionService:
 
     # Parts.
 
-    async def _count_attempt(self, email: str, place: Place) -> None:
+    async def count_attempt(self, email: str, place: Place) -> None:
+        """Raises 429 for who tries too often."""
         keys, now = subjects(self._throttle_key, email, place.address), self._clock.now()
         async with self._database.write() as session:
             await self.repository.lock_attempts(session, keys, now)

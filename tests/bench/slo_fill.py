@@ -71,8 +71,12 @@ async def count_drawn(connection: asyncpg.Connection, say: Callable[[str], None]
 
 
 async def of_ledger(url: str, say: Callable[[str], None]) -> None:
-    """In place of what was counted of it before, and judged by the objectives that there are."""
+    """In place of what was counted of it before, unless that was less than an hour ago; judged by the objectives that
+    there are."""
     connection = await asyncpg.connect(url)
+    if await connection.fetchval("SELECT max(bucket) > now() - interval '1 hour' FROM latency_minute"):
+        await connection.close()
+        return
     await connection.execute("SET work_mem = '256MB'")
     tables = [f"{what}_{unit}" for unit in KEPT for what in ("slo", "latency")]
     await connection.execute(f"TRUNCATE {', '.join(tables)}")

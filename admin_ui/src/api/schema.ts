@@ -4,6 +4,8 @@ export type AcceptBody = { name: string };
 
 export type AcceptInvitationBody = { name: string; password: string; token: string };
 
+export type AcceptResetBody = { password: string; token: string };
+
 export type AccountBody = { create_service_account_only?: boolean | null; expires_in_seconds?: number | null; name: string };
 
 export type AccountChange = { name?: string | null; role?: "owner" | "member" | null };
@@ -246,6 +248,8 @@ export type LoginBody = { email: string; password: string };
 
 export type LookupBody = { token: string };
 
+export type LookupResetBody = { token: string };
+
 export type Me = { is_bound_to_projects: boolean; kind: "user" | "admin_key"; may: Array<string>; object: "organization.me"; projects: Array<UserProject>; roles: Array<"owner" | "admin" | "billing" | "viewer" | "member">; session: MySession | null; user: Person | null };
 
 export type Member = { added_at: number; email: string | null; id: string; name: string; object: "organization.project.user"; role: "owner" | "member" };
@@ -305,6 +309,12 @@ export type Overview = { alerts: Array<NewestAlert> | null; at: number; changes:
 export type PasswordBody = { current_password: string; new_password: string };
 
 export type PasswordChanged = { changed: boolean; object: "organization.me.password" };
+
+export type PasswordLink = { email: string; expires_at: number; object: "organization.user.password_link"; url: string; user_id: string };
+
+export type PasswordReset = { email: string; expires_at: number; object: "organization.password_reset" };
+
+export type PasswordResetRequested = { object: "organization.password_reset.requested"; requested: boolean };
 
 export type Percentiles = { count: number; p50_ms: number | null; p95_ms: number | null; p99_ms: number | null };
 
@@ -380,6 +390,8 @@ export type RequestLineCursorPage = { data: Array<RequestLine>; has_more: boolea
 
 export type RequestPrice = { component: string; id: number; nanousd_per_token: string; sku: string; valid_from: number };
 
+export type RequestResetBody = { email: string };
+
 export type Response = { created_at: number; error: Record<string, unknown> | null; id: string; incomplete_details: Record<string, unknown> | null; model: string; object: "response"; output: Array<Record<string, unknown>>; status: "in_progress" | "completed" | "incomplete" | "failed"; usage: ResponseUsage | null };
 
 export type ResponseEvent = { response?: Response; sequence_number: number; type: string };
@@ -416,7 +428,7 @@ export type SessionEnded = { ended: boolean; object: "organization.session.ended
 
 export type SessionPage = { data: Array<Session>; first_id: string | null; has_more: boolean; last_id: string | null; object: "list" };
 
-export type SignInMethods = { object: "organization.session.methods"; oidc: SignInProvider | null; password: boolean };
+export type SignInMethods = { object: "organization.session.methods"; oidc: SignInProvider | null; password: boolean; password_reset: "mail" | "owner" };
 
 export type SignInProvider = { name: string; start_path: string };
 
@@ -560,6 +572,9 @@ export interface Operations {
   "POST /v1/organization/objectives/{objective_id}": { path: { objective_id: string }; query: {}; body: PromiseBody; answer: Objective };
   "GET /v1/organization/openapi.json": { path: {}; query: {}; body: undefined; answer: Record<string, unknown> };
   "GET /v1/organization/overview": { path: {}; query: {}; body: undefined; answer: Overview };
+  "POST /v1/organization/password_resets": { path: {}; query: {}; body: RequestResetBody; answer: PasswordResetRequested };
+  "POST /v1/organization/password_resets/accept": { path: {}; query: {}; body: AcceptResetBody; answer: GrantedSession };
+  "POST /v1/organization/password_resets/lookup": { path: {}; query: {}; body: LookupResetBody; answer: PasswordReset };
   "GET /v1/organization/pools": { path: {}; query: { limit?: number; after?: string | null }; body: undefined; answer: PoolPage };
   "POST /v1/organization/pools": { path: {}; query: {}; body: PoolBody; answer: Pool };
   "DELETE /v1/organization/pools/{pool_id}": { path: { pool_id: string }; query: {}; body: undefined; answer: Deleted };
@@ -665,6 +680,7 @@ export interface Operations {
   "DELETE /v1/organization/users/{user_id}": { path: { user_id: string }; query: {}; body: undefined; answer: Deleted };
   "GET /v1/organization/users/{user_id}": { path: { user_id: string }; query: {}; body: undefined; answer: User };
   "POST /v1/organization/users/{user_id}": { path: { user_id: string }; query: {}; body: UserChange; answer: User };
+  "POST /v1/organization/users/{user_id}/password_link": { path: { user_id: string }; query: {}; body: undefined; answer: PasswordLink };
   "GET /v1/organization/webhook_endpoints": { path: {}; query: { project_id?: string | null; limit?: number; after?: string | null }; body: undefined; answer: OperatorEndpointPage };
   "POST /v1/organization/webhook_endpoints": { path: {}; query: {}; body: EndpointBody; answer: NewOperatorEndpoint };
   "DELETE /v1/organization/webhook_endpoints/{endpoint_id}": { path: { endpoint_id: string }; query: {}; body: undefined; answer: EndpointDeleted };

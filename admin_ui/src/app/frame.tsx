@@ -17,10 +17,12 @@ import { setTheme, useTheme } from "./theme";
 import { TimeRange } from "./time-range";
 
 const Command = lazy(() => import("./command"));
+/** For who is not signed in: a link has brought them. */
+const OPEN = new Set(["/accept-invite", "/new-password"]);
 
 export function Frame() {
   const session = useSession();
-  const isOpen = useRouterState({ select: (state) => state.location.pathname === "/accept-invite" });
+  const isOpen = useRouterState({ select: (state) => OPEN.has(state.location.pathname) });
   useEffect(() => {
     if (session === undefined) void restoreSession();
   }, [session]);

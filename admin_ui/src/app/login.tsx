@@ -1,18 +1,19 @@
 /** Nobody is signed in: the way in, with a password or with an admin key. */
 import type { FormEvent, ReactNode } from "react";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import type { ApiError } from "@/api/client";
 import { refusal } from "@/api/client";
-import type { SignInMethods, SignInProvider } from "@/api/schema";
-import { signIn, signInWithKey } from "@/api/session";
+import type { SignInMethods } from "@/api/schema";
+import { post, signIn, signInWithKey } from "@/api/session";
 import { Button } from "@/ui/button";
 import { Field, Input } from "@/ui/field";
-import { Failure } from "@/ui/states";
+import { Failure, Skeleton } from "@/ui/states";
 import { Logo } from "./logo";
 
 export function SignIn() {
-  const [withKey, setWithKey] = useState(false);
-  const provider = useProvider();
+  const [way, setWay] = useState<"password" | "key" | "lost">("password");
+  const methods = useMethods();
+  const provider = methods?.oidc ?? null;
   const failed = new URLSearchParams(location.search).get("error");
   return (
     <Door title="Sign in to Tollway">
@@ -28,15 +29,25 @@ export function SignIn() {
           </Button>
         </div>
       )}
-      {withKey ? <KeyForm /> : <PasswordForm />}
-      <div className="mt-4 border-t pt-3 text-center">
-        <Button look="quiet" size="small" onClick={() => setWithKey(!withKey)}>
-          {withKey ? "Sign in with a password" : "Use an admin key instead"}
-        </Button>
+      {way === "password" && <PasswordForm />}
+      {way === "key" && <KeyForm />}
+      {way === "lost" && <LostPassword byMail={methods?.password_reset === "mail"} />}
+      <div className="mt-4 flex flex-wrap justify-center gap-1 border-t pt-3">
+        {WAYS.filter(([one]) => one !== way).map(([one, words]) => (
+          <Button key={one} look="quiet" size="small" onClick={() => setWay(one)}>
+            {words}
+          </Button>
+        ))}
       </div>
     </Door>
   );
 }
+
+const WAYS = [
+  ["password", "Sign in with a password"],
+  ["lost", "Forgot your password?"],
+  ["key", "Use an admin key"],
+] as const;
 
 const REASONS: Record<string, string> = {
   unknown_user: "Nobody here has your address. Ask an owner of this installation to invite you.",
@@ -46,16 +57,52 @@ const REASONS: Record<string, string> = {
   provider_unavailable: "The identity provider cannot be reached right now.",
 };
 
-/** Another way in, if an owner has set one up. */
-function useProvider(): SignInProvider | null {
-  const [provider, setProvider] = useState<SignInProvider | null>(null);
+/** Which ways in there are; null until that is known. */
+function useMethods(): SignInMethods | null {
+  const [methods, setMethods] = useState<SignInMethods | null>(null);
   useEffect(() => {
     void fetch("/v1/organization/sessions/methods")
-      .then(async (response) => (response.ok ? ((await response.json()) as SignInMethods).oidc : null))
-      .then(setProvider)
-      .catch(() => setProvider(null));
+      .then(async (response) => (response.ok ? ((await response.json()) as SignInMethods) : null))
+      .then(setMethods)
+      .catch(() => setMethods(null));
   }, []);
-  return provider;
+  return methods;
+}
+
+const NewPasswordForm = lazy(() => import("@/pages/new-password").then((page) => ({ default: page.NewPasswordForm })));
+
+/** First the address, then what came to it. */
+function LostPassword({ byMail }: { byMail: boolean }) {
+  const [email, setEmail] = useState("");
+  const [sent, setSent] = useState(false);
+  const { error, busy, attempt } = useAttempt();
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    void attempt(async () => {
+      const response = await post("/v1/organization/password_resets", { email });
+      setSent(response.ok);
+      return response.ok ? null : response;
+    });
+  }
+  if (!byMail) return <p className="text-ink-2">No mail can be sent from here. Ask an owner of this installation for a link: they make it under Settings, Users.</p>;
+  if (sent) {
+    return (
+      <Suspense fallback={<Skeleton className="h-40" />}>
+        <NewPasswordForm email={email} />
+      </Suspense>
+    );
+  }
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      <Field label="Email" hint="A code for a new password is mailed to it.">
+        <Input type="email" value={email} onChange={(event) => setEmail(event.target.value)} autoComplete="username" autoFocus required />
+      </Field>
+      {error && <Failure error={error} />}
+      <Button type="submit" look="primary" className="w-full" busy={busy}>
+        Mail me a code
+      </Button>
+    </form>
+  );
 }
 
 /** What stands before the console: one panel in the middle. */

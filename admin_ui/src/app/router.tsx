@@ -32,6 +32,7 @@ const routes = [
   at("/audit", lazyRouteComponent(() => import("@/pages/audit"), "Audit"), "tenant", "actor", "type"),
   at("/sign-in", lazyRouteComponent(() => import("@/pages/overview"), "Overview"), "error"),
   at("/accept-invite", lazyRouteComponent(() => import("@/pages/accept"), "AcceptInvite")),
+  at("/new-password", lazyRouteComponent(() => import("@/pages/new-password"), "NewPassword")),
   at("/settings", lazyRouteComponent(() => import("@/pages/settings/page"), "Settings"), "tab"),
 ] as const;
 

@@ -51,7 +51,7 @@ export function Section({ title, lead, actions, children, className }: SectionPr
   return (
     <section aria-label={title} className={cn("mb-7", className)}>
       <div className="mb-2.5 flex flex-wrap items-end gap-x-3 gap-y-2">
-        <div className="min-w-0 flex-1">
+        <div className="min-w-0 flex-[1_1_240px]">
           <h2 className="text-[15px] font-semibold">{title}</h2>
           {lead && <p className="text-[13px] text-ink-2">{lead}</p>}
         </div>

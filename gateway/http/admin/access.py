@@ -107,6 +107,7 @@ POST   /users                                                         o . . . . 
 GET    /users/{user_id}                                               o a . . . . .
 POST   /users/{user_id}                                               o . . . . . .
 DELETE /users/{user_id}                                               o . . . . . .
+POST   /users/{user_id}/password_link                                 o . . . . . .
 GET    /invites                                                       o a . . . . .
 POST   /invites                                                       o . . . . . .
 GET    /invites/{invite_id}                                           o a . . . . .
@@ -229,6 +230,9 @@ OPEN = frozenset(
         "POST /sessions/logout",
         "POST /invitations/lookup",
         "POST /invitations/accept",
+        "POST /password_resets",
+        "POST /password_resets/lookup",
+        "POST /password_resets/accept",
         "GET /sessions/methods",
         "GET /sessions/oidc/start",
         "GET /sessions/oidc/callback",

@@ -52,6 +52,7 @@ from gateway.http.admin.members import MemberRoutes
 from gateway.http.admin.objectives import ObjectiveRoutes
 from gateway.http.admin.oidc import OidcRoutes
 from gateway.http.admin.overview import OverviewRoutes
+from gateway.http.admin.password_resets import PasswordResetRoutes
 from gateway.http.admin.pools import PoolRoutes
 from gateway.http.admin.pricing import PriceRoutes
 from gateway.http.admin.project_endpoints import ProjectEndpointRoutes
@@ -96,6 +97,7 @@ RESOURCES = (
     UserRoutes,
     InviteRoutes,
     InvitationRoutes,
+    PasswordResetRoutes,
     OidcRoutes,
     SessionRoutes,
     MeRoutes,

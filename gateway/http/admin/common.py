@@ -26,6 +26,7 @@ from gateway.pool.access import PoolAccess
 from gateway.sessions import SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
 from gateway.sessions.oidc import OidcService
+from gateway.sessions.resets import PasswordResets
 from gateway.tenancy import TenancyService
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.projects.repository import ProjectRepository
@@ -90,6 +91,7 @@ class AdminParts:
     body_bytes_max: int
     sessions: SessionService
     invitations: Invitations
+    resets: PasswordResets
     directory: SessionDirectory
     oidc: OidcService
     mail: MailChannel | None

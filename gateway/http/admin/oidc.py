@@ -105,7 +105,12 @@ class OidcRoutes:
         """Open: what the sign-in page offers. `start_path` is a link, with `?return_to=` a page of the console."""
         config = await self._oidc.config()
         oidc = {"name": config.name, "start_path": START} if config is not None else None
-        return {"object": "organization.session.methods", "password": True, "oidc": oidc}
+        return {
+            "object": "organization.session.methods",
+            "password": True,
+            "password_reset": "mail" if self._p.mail is not None else "owner",
+            "oidc": oidc,
+        }
 
     async def start(self, return_to: Annotated[str, Query(max_length=500)] = CONSOLE) -> Response:
         """Open: sends the browser to the provider."""

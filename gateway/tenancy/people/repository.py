@@ -173,6 +173,12 @@ class PeopleRepository:
         row = (await session.scalars(query)).one_or_none()
         return _user(row) if row is not None else None
 
+    async def lock_user(self, session: WriteSession, user_id: str) -> None:
+        """Nobody else changes them until the transaction ends."""
+        await session.execute(
+            select(OrganizationUser.id).where(OrganizationUser.id == user_id).with_for_update()
+        )
+
     async def user_by_email(self, session: _Session, email: str) -> User | None:
         query = select(OrganizationUser).where(
             OrganizationUser.email == email.lower(), OrganizationUser.deleted_at.is_(None)

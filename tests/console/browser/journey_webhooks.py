@@ -82,7 +82,7 @@ async def test_a_tenants_own_endpoint(stage: Stage) -> None:
         assert await shown.inner_text() != secret
 
 
-async def announced(stage: Stage, kind: EventType, tenant_id: str) -> None:
+async def announced(stage: Stage, kind: EventType, tenant_id: str | None) -> None:
     app = stage.gateway.app
     event = Event(kind, tenant_id, f"{kind}:{tenant_id}", {"project_id": tenant_id}, app.clock.now())
     async with app.database.transaction() as connection:
@@ -115,3 +115,28 @@ async def make_endpoint(hand: Hand, receiver: Receiver, kind: str = "export.fini
     await hand.activate("Done")
     await hand.see("Enabled")
     return secret
+
+
+async def test_a_viewer_reads_and_changes_nothing(stage: Stage) -> None:
+    gateway = stage.gateway
+    async with serve_receiver() as receiver, open_browser() as context:
+        asked = {"name": "Ops", "url": receiver.url, "event_types": ["export.finished"]}
+        made = await gateway.admin("POST", "/webhook_endpoints", asked)
+        await gateway.admin(
+            "POST", f"/webhook_endpoints/{made['id']}/test", {"event_type": "export.finished"}
+        )
+        await announced(stage, "export.finished", None)
+        await taken(receiver, 2)
+        hand = Hand(await context.new_page())
+        invite = await gateway.admin("POST", "/invites", {"email": "ann@example.com", "role": "viewer"})
+        await hand.accept(gateway, invite)
+        await hand.see_heading("Overview")
+        await hand.jump("Objectives & alerts")
+        await hand.activate("Webhooks")
+        await hand.page.get_by_role("table", name="Endpoints").get_by_text("Ops").wait_for()
+        deliveries = hand.page.get_by_role("table", name="Deliveries")
+        await deliveries.get_by_text("Delivered").first.wait_for()
+        for name in ("New endpoint", "Test", "Change", "Rotate secret", "Delete", "Replay"):
+            assert await hand.page.get_by_role("button", name=name).count() == 0, name
+        await hand.activate("Log")
+        await hand.see("Attempt 1")

@@ -47,12 +47,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(database_url: str, cache_url: str, directory: Path) -> AsyncIterator[Stage]:
+async def open_stage(
+    database_url: str, cache_url: str, directory: Path, mail: dict[str, object] | None = None
+) -> AsyncIterator[Stage]:
     exports = {"destination": str(directory / "exports")}
     security = {"key_pepper": "pepper-of-the-journeys-0123456789", "webhook_allowed_cidrs": ["127.0.0.0/8"]}
     async with (
         FakeEngine() as engine,
-        Gateway(database_url, cache_url, directory, exports=exports, security=security) as gateway,
+        Gateway(
+            database_url, cache_url, directory, exports=exports, security=security, mail=mail or {}
+        ) as gateway,
     ):
         pool_id = await gateway.pool(engine, name="main")
         await gateway.route(pool_id)

@@ -17,6 +17,7 @@ from gateway.obs.metrics import Metrics
 from gateway.sessions import Grant, Place, SessionDirectory, SessionService
 from gateway.sessions.invitations import Invitations
 from gateway.sessions.passwords import Passwords
+from gateway.sessions.resets import PasswordResets
 from gateway.tenancy.people.service import PeopleService
 from gateway.tenancy.people.types import User
 from gateway.tenancy.principal import Role
@@ -51,6 +52,9 @@ class Desk:
         self.directory = SessionDirectory(self.database, self.feed, self.sessions.access, self.clock)
         self.invitations = Invitations(
             self.database, self.people, self.sessions, self.audit, self.clock, os.urandom
+        )
+        self.resets = PasswordResets(
+            self.database, self.people.repository, self.sessions, self.audit, self.ring, self.clock
         )
 
     async def user(

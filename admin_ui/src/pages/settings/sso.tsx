@@ -77,7 +77,7 @@ function ProviderForm({ known }: { known: IdentityProvider | null }) {
           <div>
             <p className="mb-1 text-[13px] font-medium">Redirect address to register there</p>
             <div className="flex items-center gap-2">
-              <code className="min-w-0 flex-1 overflow-x-auto rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[12.5px] whitespace-nowrap">{callback}</code>
+              <code className="min-w-0 flex-1 rounded-md border bg-sunken px-2.5 py-1.5 font-mono text-[12.5px] break-all">{callback}</code>
               <CopyButton text={callback} />
             </div>
           </div>

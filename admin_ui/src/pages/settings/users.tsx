@@ -18,12 +18,14 @@ import type { Role } from "./roles";
 import { ROLES } from "./roles";
 
 const LIST = "GET /v1/organization/users";
+const LINK = "POST /v1/organization/users/{user_id}/password_link";
 const UPDATE = "POST /v1/organization/users/{user_id}";
 const INVITES = "GET /v1/organization/invites";
 
 export function Users() {
   const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState<User | null>(null);
+  const [helping, setHelping] = useState<User | null>(null);
   const { query, rows } = useList(LIST, { query: { limit: 50 } });
   const update = useChange(UPDATE, [LIST]);
   const columns: Column<User>[] = [
@@ -51,9 +53,16 @@ export function Users() {
       needs: "DELETE /v1/organization/users/{user_id}",
       right: true,
       cell: (row) => (
-        <Button key="remove" look="quiet" size="small" className="text-bad" onClick={() => setRemoving(row)}>
-          Remove
-        </Button>
+        <span className="inline-flex flex-wrap justify-end gap-1">
+          {row.email !== null && (
+            <Button look="quiet" size="small" needs={LINK} onClick={() => setHelping(row)}>
+              New password
+            </Button>
+          )}
+          <Button look="quiet" size="small" className="text-bad" onClick={() => setRemoving(row)}>
+            Remove
+          </Button>
+        </span>
       ),
     },
   ];
@@ -70,6 +79,7 @@ export function Users() {
       <Dialog open={adding} onClose={() => setAdding(false)} title="Invite somebody">
         {adding && <UserForm onClose={() => setAdding(false)} />}
       </Dialog>
+      {helping !== null && <PasswordLink user={helping} onClose={() => setHelping(null)} />}
       {removing !== null && <RemoveUser user={removing} onClose={() => setRemoving(null)} />}
     </>
   );
@@ -152,6 +162,30 @@ function UserForm({ onClose }: { onClose: () => void }) {
         </Field>
       )}
     </DialogForm>
+  );
+}
+
+/** For who has lost theirs: a link, to be passed on. */
+function PasswordLink({ user, onClose }: { user: User; onClose: () => void }) {
+  const make = useChange(LINK);
+  return (
+    <Dialog open onClose={onClose} title={`A new password for ${user.name}`} wide>
+      {make.data ? (
+        <div className="space-y-4">
+          <p>
+            Give this link to {make.data.email}, and to nobody else: who opens it can sign in as them. It is good once, until <Time at={make.data.expires_at} />, and is not shown again.
+          </p>
+          <Copyable label="The link for a new password" value={make.data.url} action="Copy link" />
+          <div className="flex justify-end">
+            <Button onClick={onClose}>Done</Button>
+          </div>
+        </div>
+      ) : (
+        <DialogForm changes={[make]} action="Make the link" onSubmit={() => make.mutate({ path: { user_id: user.id } })} onClose={onClose}>
+          <p className="text-ink-2">You make a link with which they choose a new password. Until they do, the old one works; then all of their sessions end.</p>
+        </DialogForm>
+      )}
+    </Dialog>
   );
 }
 

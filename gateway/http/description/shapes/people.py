@@ -16,6 +16,9 @@ __all__ = [
     "LinkedInvite",
     "Me",
     "PasswordChanged",
+    "PasswordLink",
+    "PasswordReset",
+    "PasswordResetRequested",
     "Session",
     "SessionEnded",
     "SignInMethods",
@@ -93,6 +96,29 @@ class LinkedInvite(Invite):
     mail_error: str | None
 
 
+class PasswordLink(TypedDict):
+    """`url` is in this answer alone."""
+
+    object: Literal["organization.user.password_link"]
+    user_id: str
+    email: str
+    url: str
+    expires_at: int
+
+
+class PasswordResetRequested(TypedDict):
+    """Whether there is such an account or not."""
+
+    object: Literal["organization.password_reset.requested"]
+    requested: bool
+
+
+class PasswordReset(TypedDict):
+    object: Literal["organization.password_reset"]
+    email: str
+    expires_at: int
+
+
 class SignInProvider(TypedDict):
     name: str
     start_path: str
@@ -101,6 +127,8 @@ class SignInProvider(TypedDict):
 class SignInMethods(TypedDict):
     object: Literal["organization.session.methods"]
     password: bool
+    password_reset: Literal["mail", "owner"]
+    """Who helps somebody that has lost theirs: a mailed code, or an owner with a link."""
     oidc: SignInProvider | None
 
 
