@@ -34,6 +34,8 @@ async def test_an_owner_helps_somebody(stage: Stage) -> None:
         await ann.type(NEW)
         await ann.press("Enter")
         await ann.see_heading("Overview")
+        log = (await stage.gateway.admin("GET", "/audit_logs?event_types=user.password_link_made"))["data"]
+        assert len(log) == 1
         await ann.page.goto(await shown.inner_text())
         await ann.page.reload()
         await ann.see("This link or code is not good any more")
