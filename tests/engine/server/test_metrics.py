@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.messages import LoadStats
 from engine.server.metrics import CORE_COUNTERS, CORE_GAUGES, HISTOGRAMS, Metrics, table
 from tests.engine.server.conftest import MODEL, Server
-from tests.fakes.core import ready
+from tests.engine.server.test_generation import produced
+from tests.fakes.core import Script, ready
 from tests.tidy.tree import ROOT
 
 LATENCY = (
@@ -209,3 +212,28 @@ async def test_requests_are_counted(server: Server) -> None:
     assert found["vllm:e2e_request_latency_seconds_count", ""] == 6
     assert found["vllm:request_params_n_sum", ""] == 6
     assert found["vllm:num_preemptions_total", ""] == 3
+
+
+async def test_the_time_between_tokens_counts_every_token(server: Server) -> None:
+    """Several may come in one step: the time since the last ones is shared among them."""
+    now = [server.services.clock()]
+    server.services.clock = lambda: now[0]
+    server.core.hold()
+    server.core.script(Script(per_step=3))
+    body = {"model": MODEL, "prompt": "a b c", "max_tokens": 12}
+    async with server.session() as session:
+        asked = asyncio.create_task(session.post("/v1/completions", json=body))
+        await server.core_until(lambda: server.core.num_live == 1)
+        for step in range(4):
+            now[0] += 0.5
+            server.core.release()
+            if step < 3:
+                await produced(server, 3 * step + 3)
+        async with await asked as answer:
+            assert (await answer.json())["usage"]["completion_tokens"] == 12
+        async with session.get("/metrics") as answer:
+            found = values(await answer.text())
+    assert found["vllm:inter_token_latency_seconds_count", ""] == 9, "the first three came together"
+    assert found["vllm:inter_token_latency_seconds_sum", ""] == pytest.approx(1.5)
+    assert found["vllm:request_decode_time_seconds_sum", ""] == pytest.approx(1.5)
+    assert found["vllm:request_time_per_output_token_seconds_sum", ""] == pytest.approx(1.5 / 11)

@@ -99,9 +99,15 @@ async def test_without_a_core_healthy_but_not_ready(server: Server) -> None:
     await server.kill_core()
     await server.until(lambda: server.services.bridge.ready is None)
     assert (await get(server, "/health"))[0] == 200
+    long_ago = server.services.bridge.last_step_at + HEARTBEAT_LIMIT_S + 1
+    server.services.clock = lambda: long_ago
+    assert (await get(server, "/health"))[0] == 200, (
+        "loading takes as long as it takes, and no restart would help"
+    )
     asked = ("/ready", "/v1/models", f"/v1/models/{MODEL}")
     assert [(await get(server, path))[0] for path in asked] == [503] * 3
     await server.new_core(ready("epoch-2"))
+    server.services.clock = lambda: server.services.bridge.last_step_at
     assert [(await get(server, path))[0] for path in asked] == [200] * 3
 
 

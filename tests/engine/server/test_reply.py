@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import threading
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from engine.server import answer_size, reply
 from engine.server.completion_shape import CompletionShape
 from tests.engine.server.conftest import API_KEY, MODEL, Server
-from tests.engine.server.test_generation import records
+from tests.engine.server.test_generation import CHAT, GATEWAY, idle, records
+from tests.fakes.core import Script
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -105,3 +107,31 @@ async def test_what_an_answer_repeats_has_a_bound(
         async with session.post(path, json=body) as answer:
             assert answer.status == 400
             assert (await answer.json())["error"]["param"] == "echo"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "worst"),
+    [
+        ((Script((70, 71)), Script((70, 71), finish="length")), "length"),
+        ((Script((70, 71), finish="length"), Script((70, 71))), "length"),
+        ((Script((70, 71), finish="length"), Script(silent=True)), "abort"),
+        ((Script(silent=True), Script((70, 71))), "abort"),
+        ((Script((70, 71)), Script((70,) * 5, finish="error", error_code="engine_error")), "error"),
+        ((Script(silent=True), Script((70, 71), finish="error", error_code="engine_error")), "error"),
+    ],
+)
+async def test_of_several_ends_the_worst_is_journalled(
+    server: Server, scripts: tuple[Script, ...], worst: str
+) -> None:
+    server.core.script(*scripts)
+    body = {**CHAT, "n": 2}
+    async with server.session() as session:
+        asked = asyncio.create_task(session.post("/v1/chat/completions", json=body, headers=GATEWAY))
+        if worst == "abort":
+            await server.core_until(lambda: len(server.core.seen) == 2 and server.core.num_live == 1)
+            async with session.post("/internal/abort", json={"request_id": "gw-1"}) as aborted:
+                assert await aborted.json() == {"aborted": True}
+        async with await asked as answer:
+            assert answer.status == (500 if worst == "error" else 200)
+    await idle(server)
+    assert [record.finish_reason for record in records(server) if record.kind == "end"] == [worst]
