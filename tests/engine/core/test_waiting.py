@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from engine.core.request import Phase, Request
+import pytest
+
+from engine.core.request import CLASSES, Phase, Request
 from engine.core.waiting import HALF_LIFE_S, RETRY_AFTER_S, DrainMeter, WaitingLine
 from tests.engine.core.harness import add, config
 
@@ -132,10 +134,11 @@ def test_preempted_requests_keep_their_places() -> None:
     assert waiting.place_for(request(), 0) is None
 
 
-def test_overdue_are_those_past_the_timeout_that_never_had_a_row() -> None:
+@pytest.mark.parametrize("request_class", CLASSES)
+def test_overdue_are_those_past_the_timeout_that_never_had_a_row(request_class: str) -> None:
     waiting = line(queue_timeout_s=5.0)
     preempted(waiting, now=0.0)
-    late, gone, fine = lined_up(waiting, now=1.0), lined_up(waiting, now=1.0), lined_up(waiting, now=3.0)
+    late, gone, fine = (lined_up(waiting, now=now, request_class=request_class) for now in (1.0, 1.0, 3.0))
     waiting.remove(gone)
     assert waiting.overdue(5.9) == []
     assert waiting.overdue(6.0) == [late]
@@ -143,9 +146,10 @@ def test_overdue_are_those_past_the_timeout_that_never_had_a_row() -> None:
     assert late.phase is Phase.WAITING
 
 
-def test_overdue_are_those_who_lost_their_row_that_long_ago() -> None:
+@pytest.mark.parametrize("request_class", CLASSES)
+def test_overdue_are_those_who_lost_their_row_that_long_ago(request_class: str) -> None:
     waiting = line(queue_timeout_s=5.0)
-    request = preempted(waiting, now=0.0)
+    request = preempted(waiting, now=0.0, request_class=request_class)
     assert waiting.overdue(100.0) == [], "it ran until then"
     assert waiting.overdue(104.9) == []
     assert waiting.overdue(105.0) == [request]
