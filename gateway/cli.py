@@ -81,12 +81,26 @@ def pool(
     open_engines: Annotated[
         bool, typer.Option("--open-engines", help="Let engines answer this machine without a key.")
     ] = False,
+    kubernetes: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubernetes",
+            help="Run replicas in the cluster around, with what this file says of all its engines.",
+        ),
+    ] = None,
 ) -> None:
-    """Supervise the engine replicas of this node."""
+    """Supervise the engine replicas of this node, or of a cluster."""
     from gateway.serving import supervise
 
     with one_sentence():
-        asyncio.run(supervise(_configured(), drain_on_exit=drain_on_exit, open_engines=open_engines))
+        asyncio.run(
+            supervise(
+                _configured(),
+                drain_on_exit=drain_on_exit,
+                open_engines=open_engines,
+                kubernetes=kubernetes,
+            )
+        )
 
 
 @app.command()

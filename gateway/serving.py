@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -114,11 +115,13 @@ async def serve_worker(settings: Settings) -> None:
         return
 
 
-async def supervise(settings: Settings, *, drain_on_exit: bool, open_engines: bool) -> None:
+async def supervise(
+    settings: Settings, *, drain_on_exit: bool, open_engines: bool, kubernetes: Path | None = None
+) -> None:
     from gateway.pool.service import serve_pool
 
     await _refuse_old_schema(settings)
-    await serve_pool(settings, drain_on_exit=drain_on_exit, open_engines=open_engines)
+    await serve_pool(settings, drain_on_exit=drain_on_exit, open_engines=open_engines, kubernetes=kubernetes)
 
 
 async def bootstrap_admin(

@@ -12,7 +12,7 @@ from gateway.db import Database
 from gateway.ids import IdSource, ReplicaId
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
-from gateway.pool.launcher import Assignment, Launcher, LaunchError, Running
+from gateway.pool.launcher import Assignment, Launcher, LaunchError, LauncherUnavailable, Running
 from gateway.pool.probe import Probe
 from gateway.pool.repository import Lease, LeaseLost, PoolRepository
 from gateway.pool.spec import EngineKind
@@ -57,6 +57,15 @@ class Actor:
     async def perform(
         self, lease: Lease, action: Action, pool: PoolView, crew: Sequence[ReplicaView]
     ) -> None:
+        """What cannot be done now is decided anew in the next step."""
+        try:
+            await self._perform(lease, action, pool, crew)
+        except LauncherUnavailable as error:
+            self._log.warning("not done now", act=action.act.value, pool=pool.name, error=str(error))
+
+    async def _perform(
+        self, lease: Lease, action: Action, pool: PoolView, crew: Sequence[ReplicaView]
+    ) -> None:
         if action.act is Act.CREATE:
             async with self._database.write() as session:
                 fresh = ReplicaId(self._ids.new("rep"))
@@ -91,7 +100,7 @@ class Actor:
         await launcher.kill(replica.id, None)  # what an earlier life may have left
 
         def assign(taken: Sequence[Assignment], last: str | None) -> Assignment:
-            return launcher.assign(pool.spec, taken, last)
+            return launcher.assign(replica.id, pool.spec, taken, last)
 
         reason = "first" if replica.restarts == 0 else "restart"
         try:
@@ -99,7 +108,7 @@ class Actor:
                 assignment = await self._repository.book(
                     session, lease, replica, assign, self._journal_dir(replica.id)
                 )
-            running = await launcher.launch(replica.id, pool.spec, assignment)
+            running = await launcher.launch(replica.id, pool.name, pool.spec, assignment)
         except LaunchError as error:
             self._log.error("launch failed", replica=replica.id, pool=pool.name, error=str(error))
             await self._move(lease, replica, "failed", str(error))
@@ -119,9 +128,15 @@ class Actor:
         memory = self.memory[replica.id]
         if memory.told_to_drain or memory.running is None:
             return
+        launcher = self._launchers[pool.spec.kind]
         memory.told_to_drain = True  # once: a second SIGTERM would abort the requests that are running
-        if not (pool.spec.kind == "tollway" and replica.url and await self._probe.drain(replica.url)):
-            await self._launchers[pool.spec.kind].terminate(memory.running)
+        tells_engine = launcher.exit_is_end and pool.spec.kind == "tollway"
+        if not (tells_engine and replica.url and await self._probe.drain(replica.url)):
+            try:
+                await launcher.terminate(memory.running)
+            except LauncherUnavailable:
+                memory.told_to_drain = False
+                raise
 
     async def _end(self, replica: ReplicaView, pool: PoolView) -> None:
         memory = self.memory.pop(replica.id, Memory())

@@ -13,11 +13,15 @@ from gateway.ids import ReplicaId
 from gateway.pool.process import ProcessMark
 from gateway.pool.spec import EngineSpec
 
-__all__ = ["Assignment", "LaunchError", "Launcher", "Observed", "Running"]
+__all__ = ["Assignment", "LaunchError", "Launcher", "LauncherUnavailable", "Observed", "Running"]
 
 
 class LaunchError(Exception):
     """The replica cannot be started now; the message is for the operator."""
+
+
+class LauncherUnavailable(Exception):
+    """Whoever runs the replicas cannot be asked now: nothing is known of them, and nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Running:
     log: Path | None = None
     """What it writes while it runs, from `log_from` on."""
     log_from: int = 0
+    name: str = ""
+    """What a cluster calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,16 @@ class Observed:
 
 
 class Launcher(Protocol):
-    def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
+    exit_is_end: bool
+    """Whether an engine that exits stays ended. If something starts it again, only `terminate` lets it go."""
+
+    def runs(self, spec: EngineSpec) -> bool:
+        """Whether this is a launcher for such pools."""
+        ...
+
+    def assign(
+        self, replica_id: ReplicaId, spec: EngineSpec, taken: Collection[Assignment], last: str | None
+    ) -> Assignment:
         """Choose an address and devices that none of `taken` has; `last` is the replica's former address."""
         ...
 
@@ -60,8 +75,10 @@ class Launcher(Protocol):
         """For how many more replicas there are devices that none of `taken` has; None: nothing of that kind is short."""
         ...
 
-    async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
-        """Start it. Raises LaunchError."""
+    async def launch(
+        self, replica_id: ReplicaId, pool: str, spec: EngineSpec, assignment: Assignment
+    ) -> Running:
+        """Start it; `pool` is for a person to read. Raises LaunchError."""
         ...
 
     async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:
@@ -75,7 +92,7 @@ class Launcher(Protocol):
         ...
 
     async def kill(self, replica_id: ReplicaId, running: Running | None) -> None:
-        """End it and whatever it started, now."""
+        """End it and whatever it started, now. Raises LauncherUnavailable while something of it is left."""
         ...
 
     async def survey(self) -> None:

@@ -37,6 +37,8 @@ _LOG_BYTES_MAX = 64 * 1024 * 1024  # one older part is kept
 
 
 class LocalLauncher:
+    exit_is_end = True
+
     def __init__(
         self,
         run_dir: Path,
@@ -53,10 +55,15 @@ class LocalLauncher:
         self._environ = environ
         self._devices = DeviceWatch(devices or NvidiaSmi(environ), clock or SystemClock())
 
+    def runs(self, spec: EngineSpec) -> bool:
+        return spec.kubernetes is None
+
     def room(self, spec: EngineSpec, taken: Collection[Assignment]) -> int | None:
         return len(self._free_devices(spec, taken)) // spec.gpus_per_replica if spec.gpus else None
 
-    def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
+    def assign(
+        self, replica_id: ReplicaId, spec: EngineSpec, taken: Collection[Assignment], last: str | None
+    ) -> Assignment:
         free, needed = self._free_devices(spec, taken), spec.gpus_per_replica
         if len(free) < needed:
             raise LaunchError(self._too_few(spec, len(free)))
@@ -81,7 +88,9 @@ class LocalLauncher:
         counted = f"{spec.gpus_per_replica} GPUs needed, {free} of {list(spec.gpus)} free"
         return f"{counted} ({ill})" if ill else counted
 
-    async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
+    async def launch(
+        self, replica_id: ReplicaId, pool: str, spec: EngineSpec, assignment: Assignment
+    ) -> Running:
         port = urlsplit(assignment.url).port
         assert port is not None
         placement = Placement(

@@ -119,11 +119,11 @@ def _is_ready(seen: Seen) -> bool:
 
 
 def _obituary(process: Observed) -> str:
+    why = f": {process.last_words}" if process.last_words else ""
     if process.exit_code is None:
-        return "its process ended"
+        return f"its process ended{why}"
     if process.exit_code < 0:
         return f"killed by signal {-process.exit_code}"
-    why = f": {process.last_words}" if process.last_words else ""
     return f"exited with {process.exit_code}{why}"
 
 

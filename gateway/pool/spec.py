@@ -13,7 +13,16 @@ from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, StrictBool, Strin
 
 from gateway.pool.access import trusting
 
-__all__ = ["NOT_STARTED_WITH", "EngineKind", "EngineSpec", "FlagValue", "Placement", "Scaling", "ServedName"]
+__all__ = [
+    "NOT_STARTED_WITH",
+    "EngineKind",
+    "EngineSpec",
+    "FlagValue",
+    "KubernetesNeeds",
+    "Placement",
+    "Scaling",
+    "ServedName",
+]
 
 EngineKind = Literal["tollway", "vllm", "sglang", "external"]
 ServedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
@@ -77,6 +86,21 @@ class Scaling(BaseModel):
     """Between two changes."""
 
 
+class KubernetesNeeds(BaseModel):
+    """What a replica takes of a cluster, which chooses node and devices itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str = Field(min_length=1, max_length=512)
+    """Best with its digest: what the next pod of the same tag gets may be another engine."""
+    hosts: int = Field(default=1, ge=1, le=64)
+    """Pods that are one engine together."""
+    gpus_per_host: int = Field(default=0, ge=0, le=64)
+    cpu: str = Field(default="1", pattern=r"^[0-9]{1,6}m?$")
+    memory: str = Field(default="4Gi", pattern=r"^[0-9]{1,6}[MGT]i$")
+    """Of each host, asked for and not exceeded."""
+
+
 class EngineSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -104,6 +128,8 @@ class EngineSpec(BaseModel):
     autoscaler: Literal["tollway", "external"] = "tollway"
     """Who chooses a number between the two; `external`: somebody who writes `min_replicas`."""
     scaling: Scaling = Scaling()
+    kubernetes: KubernetesNeeds | None = None
+    """Its replicas run in a cluster, by a supervisor that is there; else on machines, by theirs."""
 
     @property
     def gpus_per_replica(self) -> int:
@@ -137,6 +163,8 @@ class EngineSpec(BaseModel):
             raise ValueError("ca_bundle: only for kind 'external'; the others are on this machine")
         if self.urls:
             raise ValueError("urls: only for kind 'external'; a launcher gives the others their address")
+        if self.kubernetes is not None:
+            self._consistent_in_cluster(self.kubernetes)
         if self.min_replicas > self.max_replicas:
             raise ValueError("min_replicas: more than max_replicas")
         if len(set(self.gpus)) != len(self.gpus):
@@ -153,6 +181,16 @@ class EngineSpec(BaseModel):
                 raise ValueError(f"flags: --{name} cannot be false; leave it out or name its opposite")
         return self
 
+    def _consistent_in_cluster(self, needs: KubernetesNeeds) -> None:
+        if self.gpus:
+            raise ValueError("gpus: a cluster chooses its devices; say kubernetes.gpus_per_host")
+        if needs.hosts > 1 and self.kind == "tollway":
+            raise ValueError("kubernetes.hosts: our engine is on one host")
+        shards = self.tensor_parallel * self.pipeline_parallel
+        given = needs.hosts * needs.gpus_per_host
+        if given and given != shards:
+            raise ValueError(f"kubernetes.gpus_per_host: {given} GPUs for {shards} parts of the model")
+
     def _consistent_external(self) -> "EngineSpec":
         if not self.urls:
             raise ValueError("urls: an external engine needs at least one")
@@ -168,8 +206,8 @@ class EngineSpec(BaseModel):
             if not any(url.scheme == "https" for url in self.urls):
                 raise ValueError("ca_bundle: no address of the pool is https")
             trusting(self.ca_bundle)
-        if self.flags or self.gpus:
-            raise ValueError("flags, gpus: an external engine is not started here and takes none")
+        if self.flags or self.gpus or self.kubernetes is not None:
+            raise ValueError("flags, gpus, kubernetes: an external engine is not started here and takes none")
         return self
 
     def command(self, placement: Placement) -> tuple[str, ...]:

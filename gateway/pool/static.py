@@ -15,7 +15,14 @@ __all__ = ["StaticLauncher"]
 
 
 class StaticLauncher:
-    def assign(self, spec: EngineSpec, taken: Collection[Assignment], last: str | None) -> Assignment:
+    exit_is_end = True
+
+    def runs(self, spec: EngineSpec) -> bool:
+        return spec.kind == "external"
+
+    def assign(
+        self, replica_id: ReplicaId, spec: EngineSpec, taken: Collection[Assignment], last: str | None
+    ) -> Assignment:
         for url in _free_urls(spec, taken):
             return Assignment(url, ())
         raise LaunchError("every URL of the pool has its replica")
@@ -23,7 +30,9 @@ class StaticLauncher:
     def room(self, spec: EngineSpec, taken: Collection[Assignment]) -> int | None:
         return len(_free_urls(spec, taken))
 
-    async def launch(self, replica_id: ReplicaId, spec: EngineSpec, assignment: Assignment) -> Running:
+    async def launch(
+        self, replica_id: ReplicaId, pool: str, spec: EngineSpec, assignment: Assignment
+    ) -> Running:
         return Running(None)
 
     async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:

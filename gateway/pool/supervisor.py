@@ -17,7 +17,7 @@ from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Metrics
 from gateway.pool.access import PoolAccess
 from gateway.pool.actor import Actor, JournalDir, Memory
-from gateway.pool.launcher import Assignment, Launcher
+from gateway.pool.launcher import Assignment, Launcher, LauncherUnavailable
 from gateway.pool.nodes import NodeState, states_of_node, write_stage
 from gateway.pool.plan import Limits, is_stable, plan
 from gateway.pool.probe import Probe
@@ -189,8 +189,10 @@ class Supervisor:
             replicas = await self._repository.replicas(session, self._node)
             scaled = await states_of_node(session, self._node)
         pools = [_scaled(pool, scaled.get(pool.id)) for pool in pools]
-        if drain_all:
-            pools = [replace(pool, wanted=False) for pool in pools]
+        # A pool for another kind of node is not wanted here; what this node ran of it leaves.
+        pools = [
+            pool if self._runs(pool) and not drain_all else replace(pool, wanted=False) for pool in pools
+        ]
         if any(pool.spec.gpus for pool in pools):
             for launcher in set(self._launchers.values()):
                 await launcher.survey()
@@ -200,6 +202,9 @@ class Supervisor:
         for gone in self._actor.memory.keys() - seen.keys():
             del self._actor.memory[gone]
         return _World(pools, replicas, seen)
+
+    def _runs(self, pool: PoolView) -> bool:
+        return self._launchers[pool.spec.kind].runs(pool.spec)
 
     async def _look_at(self, replica: ReplicaView, pool: PoolView) -> Seen:
         kind = pool.spec.kind
@@ -211,8 +216,9 @@ class Supervisor:
         unassigned = replica.url is None or (kind == "external" and replica.state == "starting")
         if memory.running is None and not unassigned:
             memory.running = await launcher.find(replica.id, replica.mark)
-            if memory.running is not None and replica.mark is not None:
-                self._log.info("replica adopted", replica=replica.id, pid=replica.mark.pid)
+            if memory.running is not None and (replica.mark is not None or memory.running.name):
+                pid = replica.mark.pid if replica.mark is not None else None
+                self._log.info("replica adopted", replica=replica.id, pid=pid)
         if memory.running is None:
             return Seen(None, None)
         observed = await launcher.observe(memory.running)
@@ -232,10 +238,13 @@ class Supervisor:
             return
         self._swept_at = now
         known = {replica.id for replica in world.replicas}
-        for launcher in set(self._launchers.values()):
-            for stray in await launcher.strays(known):
-                self._log.warning("stray engine ended", replica=stray)
-                await launcher.kill(stray, None)
+        try:
+            for launcher in set(self._launchers.values()):
+                for stray in await launcher.strays(known):
+                    self._log.warning("stray engine ended", replica=stray)
+                    await launcher.kill(stray, None)
+        except LauncherUnavailable as error:
+            self._log.warning("strays are left", node=self._node, error=str(error))
 
     def _count(self, world: _World) -> None:
         for pool in world.pools:

@@ -186,7 +186,7 @@ export type EndpointTested = { event_type: string; object: "webhook_endpoint.tes
 
 export type Enforcement = { status: "enforcing" | "inactive" };
 
-export type EngineSpec = { autoscaler?: "tollway" | "external"; ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number | string>; kind?: "tollway" | "vllm" | "sglang" | "external"; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; scaling?: Scaling; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
+export type EngineSpec = { autoscaler?: "tollway" | "external"; ca_bundle?: string | null; flags?: Record<string, unknown>; gpus?: Array<number | string>; kind?: "tollway" | "vllm" | "sglang" | "external"; kubernetes?: KubernetesNeeds | null; max_replicas?: number; max_surge?: number; max_unavailable?: number | null; min_replicas?: number; model: string; pipeline_parallel?: number; scaling?: Scaling; served_names: Array<string>; tensor_parallel?: number; urls?: Array<string> };
 
 export type EventTypes = { data: Array<string>; object: "list" };
 
@@ -233,6 +233,8 @@ export type KeyBody = { expires_in_seconds?: number | null; ip_allow_list?: Arra
 export type KeyChangeBody = { expires_in_seconds?: number | null; ip_allow_list?: Array<string> | null; scopes?: Array<string> | null };
 
 export type KeyUser = { created_at: number; email: string | null; id: string; name: string };
+
+export type KubernetesNeeds = { cpu?: string; gpus_per_host?: number; hosts?: number; image: string; memory?: string };
 
 export type Limits = { concurrent_requests: number | null; id: string; key_id: string | null; max_output_tokens: number | null; max_prompt_tokens: number | null; object: "organization.project.limits"; project_id: string; requests_burst: number | null; requests_per_day: number | null; requests_per_min: number | null; served_model: string | null; tokens_per_min: number | null; updated_at: number };
 

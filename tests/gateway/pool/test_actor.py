@@ -56,8 +56,10 @@ async def test_an_engine_started_while_the_lease_was_lost_is_ended_again(
     started: list[Running] = []
     launch = launcher.launch
 
-    async def launch_slowly(replica_id: object, spec: EngineSpec, assignment: Assignment) -> Running:
-        started.append(await launch(replica.id, spec, assignment))
+    async def launch_slowly(
+        replica_id: object, pool: str, spec: EngineSpec, assignment: Assignment
+    ) -> Running:
+        started.append(await launch(replica.id, pool, spec, assignment))
         async with database.write() as session:  # meanwhile somebody else took the node
             await session.execute(
                 text("UPDATE supervisor_lease SET owner = 'other', generation = generation + 1")

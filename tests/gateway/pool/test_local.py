@@ -21,7 +21,9 @@ REPLICA = ReplicaId("rep_1")
 async def _start(launcher: LocalLauncher, replica: ReplicaId = REPLICA, **flags: object) -> Running:
     """Returns when the kernel shows its environment, which is a moment after it runs."""
     spec = stub_spec(flags=flags)
-    running = await launcher.launch(replica, spec, launcher.assign(spec, [], None))
+    running = await launcher.launch(
+        replica, "stub", spec, launcher.assign(ReplicaId("rep_1"), spec, [], None)
+    )
 
     async def shown() -> bool:
         return running.mark in list(launcher.processes(replica))
@@ -41,19 +43,21 @@ async def _until_dead(launcher: LocalLauncher, running: Running) -> int | None:
 
 def test_devices_and_ports_are_never_given_twice(launcher: LocalLauncher) -> None:
     spec = stub_spec(gpus=(4, 5, 6), tensor_parallel=2, max_replicas=1)
-    first = launcher.assign(spec, [], None)
+    first = launcher.assign(ReplicaId("rep_1"), spec, [], None)
     assert first.gpus == (4, 5)
     with pytest.raises(LaunchError, match=r"2 GPUs needed, 1 of \[4, 5, 6\] free"):
-        launcher.assign(spec, [first], None)
+        launcher.assign(ReplicaId("rep_1"), spec, [first], None)
     single = stub_spec(gpus=(5, 6), max_replicas=2)
-    assert launcher.assign(single, [first], None).gpus == (6,)
+    assert launcher.assign(ReplicaId("rep_1"), single, [first], None).gpus == (6,)
 
 
 def test_a_former_port_is_kept_while_it_is_free(launcher: LocalLauncher) -> None:
     with kept_port() as port:
         former = f"http://127.0.0.1:{port}"
-        assert launcher.assign(stub_spec(), [], former).url == former
-        assert launcher.assign(stub_spec(), [Assignment(former, ())], former).url != former
+        assert launcher.assign(ReplicaId("rep_1"), stub_spec(), [], former).url == former
+        assert (
+            launcher.assign(ReplicaId("rep_1"), stub_spec(), [Assignment(former, ())], former).url != former
+        )
 
 
 async def test_a_replica_is_a_session_of_its_own_and_learns_no_secrets_of_the_gateway(
@@ -155,4 +159,4 @@ async def test_a_missing_program_is_named(tmp_path: Path) -> None:
     launcher = LocalLauncher(tmp_path, key="a", environ={"PATH": str(tmp_path)})
     spec = stub_spec(kind="vllm")
     with pytest.raises(LaunchError, match="vllm is not installed"):
-        await launcher.launch(REPLICA, spec, launcher.assign(spec, [], None))
+        await launcher.launch(REPLICA, "stub", spec, launcher.assign(ReplicaId("rep_1"), spec, [], None))

@@ -17,8 +17,8 @@ async def test_states_of_our_engine_and_of_a_strangers(
 ) -> None:
     loaded = tmp_path / "loaded"
     spec = stub_spec(flags={"load-until": str(loaded), "drain-s": 600})
-    where = launcher.assign(spec, [], None)
-    running = await launcher.launch(ReplicaId("rep"), spec, where)
+    where = launcher.assign(ReplicaId("rep_1"), spec, [], None)
+    running = await launcher.launch(ReplicaId("rep"), "stub", spec, where)
     seen: list[EngineStatus] = []
     try:
         assert running.mark is not None
@@ -43,8 +43,8 @@ async def test_an_engine_says_what_it_does(launcher: LocalLauncher, probe: Probe
     says = tmp_path / "says"
     says.write_text('{"running": 3, "waiting": 2}')
     spec = stub_spec(flags={"says": str(says)})
-    where = launcher.assign(spec, [], None)
-    running = await launcher.launch(ReplicaId("rep"), spec, where)
+    where = launcher.assign(ReplicaId("rep_1"), spec, [], None)
+    running = await launcher.launch(ReplicaId("rep"), "stub", spec, where)
     loads = {}
     try:
 
@@ -74,8 +74,8 @@ async def test_nobody_there(probe: Probe) -> None:
 
 async def test_a_wrong_key_is_no_answer(launcher: LocalLauncher, probe: Probe) -> None:
     spec = stub_spec()
-    where = launcher.assign(spec, [], None)
-    running = await launcher.launch(ReplicaId("rep"), spec, where)
+    where = launcher.assign(ReplicaId("rep_1"), spec, [], None)
+    running = await launcher.launch(ReplicaId("rep"), "stub", spec, where)
     stranger = Probe("wrong")
     try:
 

@@ -12,17 +12,17 @@ SPEC = EngineSpec(kind="external", model="m", served_names=("a",), urls=("http:/
 
 def test_each_url_is_given_once() -> None:
     launcher = StaticLauncher()
-    first = launcher.assign(SPEC, [], None)
-    second = launcher.assign(SPEC, [first], None)
+    first = launcher.assign(ReplicaId("rep_1"), SPEC, [], None)
+    second = launcher.assign(ReplicaId("rep_1"), SPEC, [first], None)
     assert [first.url, second.url] == ["http://one:1", "http://two:2"]
     with pytest.raises(LaunchError, match="every URL"):
-        launcher.assign(SPEC, [first, second], None)
+        launcher.assign(ReplicaId("rep_1"), SPEC, [first, second], None)
 
 
 async def test_it_runs_by_definition() -> None:
     launcher = StaticLauncher()
     replica = ReplicaId("rep")
-    running = await launcher.launch(replica, SPEC, Assignment("http://one:1", ()))
+    running = await launcher.launch(replica, "stub", SPEC, Assignment("http://one:1", ()))
     await launcher.terminate(running)
     await launcher.kill(replica, running)
     assert (await launcher.observe(running)).alive

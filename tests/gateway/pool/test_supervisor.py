@@ -232,9 +232,9 @@ async def test_a_roll_without_a_device_says_so_and_goes_on_by_leave(bench: Bench
 async def test_a_newer_specification_of_an_external_engine_starts_nothing(
     bench: Bench, open_launcher: LocalLauncher
 ) -> None:
-    where = open_launcher.assign(stub_spec(), [], None)
+    where = open_launcher.assign(ReplicaId("rep_1"), stub_spec(), [], None)
     other = ReplicaId("rep_elsewhere")
-    running = await open_launcher.launch(other, stub_spec(), where)
+    running = await open_launcher.launch(other, "stub", stub_spec(), where)
     try:
         spec = {"kind": "external", "urls": (where.url,), "max_replicas": 1}
         bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", key="x")
@@ -355,7 +355,9 @@ async def test_a_crash_loop_is_reported_and_slowed(bench: Bench) -> None:
 async def test_strays_are_ended(bench: Bench) -> None:
     spec = stub_spec()
     stray = ReplicaId("rep_unknown")
-    running = await bench.launcher.launch(stray, spec, bench.launcher.assign(spec, [], None))
+    running = await bench.launcher.launch(
+        stray, "stub", spec, bench.launcher.assign(ReplicaId("rep_1"), spec, [], None)
+    )
 
     async def shown() -> bool:
         return await bench.launcher.strays([]) == (stray,)
@@ -371,8 +373,8 @@ async def test_an_external_engine_is_published_and_forgotten(
     spec = stub_spec()
     other = ReplicaId("rep_elsewhere")
     # Open, since a third party's engine is never sent our key.
-    where = open_launcher.assign(spec, [], None)
-    running = await open_launcher.launch(other, spec, where)
+    where = open_launcher.assign(ReplicaId("rep_1"), spec, [], None)
+    running = await open_launcher.launch(other, "stub", spec, where)
     await bench.want(stub_spec(kind="external", urls=(where.url,), max_replicas=1))
     bench.launcher = LocalLauncher(bench.launcher.directory(other) / "ours", key="x")
     bench.supervisor = bench.another()
