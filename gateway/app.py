@@ -48,6 +48,7 @@ from gateway.limits import Limiter, TokenEstimator
 from gateway.migrate import SchemaGuard
 from gateway.obs.logging import get_logger
 from gateway.obs.metrics import Children, Metrics
+from gateway.obs.tracing import open_traces
 from gateway.pipeline import Parts, Pipeline
 from gateway.pool.access import EngineAccess, PoolAccess
 from gateway.routing import Catalogue, Replicas
@@ -147,6 +148,7 @@ class GatewayApp:
             self.clock,
             self.metrics,
         )
+        self.traces = open_traces(os.environ, self.settings.server.gateway_id)
         self.closer = Closer(self.client, self.ledger, self.replicas, self.clock)
         self.pipeline = Pipeline(self._parts())
         self.edge = self._edge()
@@ -170,6 +172,8 @@ class GatewayApp:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.batches.stop()
         await self.closer.drain()
+        if self.traces is not None:
+            await self.traces.close()
         await self.idempotency.drain()
         await self.directory.close()
         await self.limiter.stop()
@@ -235,6 +239,7 @@ class GatewayApp:
             clock=self.clock,
             entropy=self.entropy,
             metrics=self.metrics,
+            traces=self.traces,
         )
 
     def _attempts(self, pseudonyms: Pseudonyms) -> Attempts:

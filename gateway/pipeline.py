@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
 from gateway.errors import (
@@ -37,11 +38,15 @@ from gateway.ledger.types import Hold, Reservation
 from gateway.limits import Limiter, LimitRequest, TokenEstimator
 from gateway.obs.failpoints import failpoint
 from gateway.obs.metrics import Metrics
+from gateway.obs.tracing import Asked, reserving
 from gateway.routing import Catalogue, Prompt, Replicas, Target
 from gateway.routing.target import BATCH_CLASS
 from gateway.slo.promises import Promises
 from gateway.tenancy import Principal
 from gateway.wire import GenerationRequest
+
+if TYPE_CHECKING:
+    from gateway.obs.traces import RequestSpan, Traces
 
 __all__ = ["Caller", "Parts", "Pipeline"]
 
@@ -65,6 +70,7 @@ class Parts:
     clock: Clock
     entropy: Entropy
     metrics: Metrics
+    traces: Traces | None = None
 
 
 class Pipeline:
@@ -74,7 +80,22 @@ class Pipeline:
     async def run(
         self, caller: Caller, request: GenerationRequest, request_id: RequestId, sink: Sink
     ) -> None:
-        exchange = await self._enter(caller, request, request_id)
+        traces = self._p.traces
+        if traces is None:
+            await self._run(caller, request, request_id, sink, None)
+            return
+        with traces.request(caller.traceparent, _asked(caller, request, request_id)) as span:
+            await self._run(caller, request, request_id, sink, span)
+
+    async def _run(
+        self,
+        caller: Caller,
+        request: GenerationRequest,
+        request_id: RequestId,
+        sink: Sink,
+        span: RequestSpan | None,
+    ) -> None:
+        exchange = await self._enter(caller, request, request_id, span)
         # How it ends if an exception that nobody expected comes: our fault, nobody pays.
         ending = Ending("error", exchange.arrived, "internal_error", "our_error")
         try:
@@ -91,7 +112,9 @@ class Pipeline:
         finally:
             self._conclude(exchange, ending)
 
-    async def _enter(self, caller: Caller, request: GenerationRequest, request_id: RequestId) -> Exchange:
+    async def _enter(
+        self, caller: Caller, request: GenerationRequest, request_id: RequestId, span: RequestSpan | None
+    ) -> Exchange:
         """Admitted, or refused and noted: there will be no usage event to count it by."""
         p, principal, target = self._p, caller.principal, None
         try:
@@ -101,14 +124,19 @@ class Pipeline:
             if target is None:
                 raise ModelNotFound(request.model)
             p.attempts.check(target, request)
-            return await self._admit(caller, request, request_id, target)
+            return await self._admit(caller, request, request_id, target, span)
         except GatewayError as error:
             model, why = target.served_model if target is not None else "", error.code or error.type
             self._note(principal, caller.request_class, model, why)
             raise
 
     async def _admit(
-        self, caller: Caller, request: GenerationRequest, request_id: RequestId, target: Target
+        self,
+        caller: Caller,
+        request: GenerationRequest,
+        request_id: RequestId,
+        target: Target,
+        span: RequestSpan | None,
     ) -> Exchange:
         p, principal, arrived = self._p, caller.principal, self._p.clock.monotonic()
         sizes = sizes_of(
@@ -118,7 +146,8 @@ class Pipeline:
             principal, request.model, LimitRequest(sizes.estimate, caller.request_class)
         )
         try:
-            hold = await self._reserve(caller, request, request_id, target, sizes)
+            with reserving(span):
+                hold = await self._reserve(caller, request, request_id, target, sizes)
         except GatewayError as error:
             ticket.give_back()
             error.headers = {**ticket.headers, **error.headers}
@@ -140,6 +169,7 @@ class Pipeline:
             prompt=Prompt(request, p.pseudonyms.cache_salt(principal)),
             arrived=arrived,
             first_attempt=caller.first_attempt,
+            span=span,
             promise=p.promises.of(principal.tenant_id, target.served_model, caller.request_class),
         )
 
@@ -205,8 +235,31 @@ class Pipeline:
             p.closer.settle(exchange, ending)
         else:
             p.closer.take(exchange, ending)
+        if exchange.span is not None:
+            _tell(exchange, exchange.span)
         is_plain = ending.status == "ok" and not exchange.continued
         if is_plain and attempt is not None and attempt.figure is not None:
             usage, request = attempt.figure.usage, exchange.request
             p.estimator.learn(request.model, request.body_bytes, usage.prompt_tokens, usage.completion_tokens)
             p.replicas.reported(attempt.replica, attempt.work, usage.prompt_tokens, usage.cached_tokens)
+
+
+def _asked(caller: Caller, request: GenerationRequest, request_id: RequestId) -> Asked:
+    return Asked(
+        request_id,
+        caller.principal.tenant_id,
+        request.endpoint,
+        request.model,
+        request.stream,
+        caller.request_class,
+        request.fields,
+    )
+
+
+def _tell(exchange: Exchange, span: RequestSpan) -> None:
+    """What the caller got, as far as it is known now: the ledger may learn more."""
+    if exchange.first_data_at is not None:
+        span.first_data(exchange.first_data_at - exchange.arrived)
+    if exchange.attempt is not None and exchange.attempt.figure is not None:
+        usage = exchange.attempt.figure.usage
+        span.used(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)

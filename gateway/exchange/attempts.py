@@ -108,6 +108,8 @@ class Attempts:
             is_fresh=is_fresh,
             resumed_from=continued[-1].number if continued else None,
         )
+        if exchange.span is not None:
+            attempt.span = exchange.span.attempt(number, target.pool_id, replica.id, replica.row.url)
         return attempt
 
     async def _try(
@@ -123,6 +125,10 @@ class Attempts:
             failed, outcome = error, error.verdict
             if error.is_over:
                 self.closer.let_go(attempt)
+        except BaseException:
+            _end_span(attempt, "left")
+            raise
+        _end_span(attempt, outcome)
         self.outcomes[exchange.target.pool_id, outcome].inc()
         if outcome in ("answered", "client"):
             self.replicas.succeeded(attempt.replica)
@@ -192,6 +198,15 @@ class Attempts:
         if not did_nothing and not self.replicas.budget(target.pool_id).take(self.clock.monotonic()):
             return None
         return candidates[0]
+
+
+def _end_span(attempt: Attempt, outcome: str) -> None:
+    if attempt.span is None:
+        return
+    if attempt.figure is not None:
+        usage = attempt.figure.usage
+        attempt.span.used(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+    attempt.span.end(outcome, attempt.queue_ms)
 
 
 def _pulse(exchange: Exchange, sink: Sink) -> None:

@@ -80,9 +80,10 @@ class UpstreamCalls:
         if attempt.resumed_from is not None:
             assert exchange.continuation is not None
             call = attempt.dialect.resumed(attempt.url, call, exchange.continuation, attempt.resumed_from)
+        span = attempt.span
         reply = await self._client.post(
             call.url,
-            call.headers,
+            call.headers if span is None else {**call.headers, "traceparent": span.traceparent},
             call.body,
             fresh=attempt.is_fresh,
             connect_s=deadlines.timeouts.connect_s,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gateway.exchange.keep_alive import KeepAlive
 from gateway.ids import RequestId
@@ -16,6 +17,9 @@ from gateway.upstream import Dialect, UpstreamReply
 from gateway.upstream.dialect import NO_PROMISE, Figure, Promise
 from gateway.wire import Continuation, GenerationRequest, StreamScanner, Usage
 from gateway.wire.answer import Rename, RenameAny
+
+if TYPE_CHECKING:
+    from gateway.obs.traces import AttemptSpan, RequestSpan
 
 __all__ = ["Attempt", "Caller", "Exchange"]
 
@@ -30,6 +34,8 @@ class Caller:
     request_class: RequestClass = "interactive"
     first_attempt: int = 0
     """The number of the first attempt: above those of an earlier run of the same request, which engines remember."""
+    traceparent: str | None = None
+    """The trace that it says the request is part of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +68,7 @@ class Attempt:
     """The attempt whose answer this one goes on with."""
     is_refused: bool = False
     """It never worked: no engine has a record of it."""
+    span: AttemptSpan | None = None
 
     @property
     def url(self) -> str:
@@ -108,6 +115,8 @@ class Exchange:
     continued: list[Attempt] = field(default_factory=list)
     """Attempts that died over the answer, and others went on with; what they gave is paid for."""
     first_data_at: float | None = None
+    span: RequestSpan | None = None
+    """None unless requests are traced."""
     keep_alive: KeepAlive | None = None
     """Once the caller of a stream has heard nothing for too long."""
 

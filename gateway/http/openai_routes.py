@@ -87,7 +87,11 @@ class OpenAIRoutes:
         request = asked.request if asked is not None else parse_generation(endpoint, body)
         is_known = self._catalogue.resolve(principal.tenant_id, request.model) is not None
         call.model = request.model if is_known else UNKNOWN_MODEL
-        caller = Caller(principal, _retry_count(call.header(b"x-stainless-retry-count")))
+        caller = Caller(
+            principal,
+            _retry_count(call.header(b"x-stainless-retry-count")),
+            traceparent=call.header(b"traceparent"),
+        )
         key = call.header(b"idempotency-key")
         if key is None or not principal.is_idempotent:
             await self._run(call, caller, request, call, asked)
