@@ -49,7 +49,7 @@ class Traces:
     def __init__(self, instance: str) -> None:
         """Where to, with which headers, how often: the SDK's own `OTEL_…` variables."""
         resource = Resource.create({SERVICE_INSTANCE_ID: instance})
-        if resource.attributes.get(SERVICE_NAME, "").startswith("unknown_service"):  # type: ignore[union-attr]
+        if str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service"):
             resource = resource.merge(Resource({SERVICE_NAME: "tollway-gateway"}))
         self._provider = TracerProvider(resource=resource)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from gateway.obs import tracing
-from gateway.obs.tracing import open_traces
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import BROKEN, Script
 from tests.gateway.asking import BODY, STREAM
@@ -178,26 +176,3 @@ def test_names_are_those_of_the_conventions() -> None:
     assert ours <= theirs
     operations = {one.value for one in gen_ai_attributes.GenAiOperationNameValues}
     assert set(tracing._OPERATIONS.values()) <= operations
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"},
-    ],
-)
-def test_it_is_off_unless_a_collector_is_named(environ: dict[str, str]) -> None:
-    assert open_traces(environ, "gateway") is None
-
-
-async def test_when_it_is_off_nothing_is_loaded_or_sent_on(gateway: Gateway, engine: FakeEngine) -> None:
-    assert gateway.app.traces is None
-    tenant = await gateway.serve(engine)
-    assert await ask(gateway, tenant.key, BODY) == 200
-    assert "traceparent" not in engine.requests[-1].headers
-    heavy = "import sys, gateway.app; assert not {'gateway.obs.traces', 'opentelemetry.exporter'} & {*sys.modules}"
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", heavy, cwd=ROOT)
-    assert await process.wait() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,8 +12,7 @@ from gateway.ids import ReplicaId
 from gateway.pool.cluster.manifest import name_of
 from gateway.pool.launcher import Assignment, LaunchError, LauncherUnavailable
 from gateway.pool.repository import LeaseLost
-from tests.fakes.cluster import Cluster
-from tests.gateway.pool.cluster.conftest import IMAGE, Yard, api_of, spec
+from tests.gateway.pool.cluster.conftest import IMAGE, Yard, spec
 from tests.tidy.tree import ROOT
 
 
@@ -168,18 +166,6 @@ async def test_a_server_that_fails_costs_no_replica(yard: Yard, status: int) -> 
     assert len(yard.cluster.created) == 2
 
 
-async def test_it_asks_no_earlier_than_it_is_told(yard: Yard) -> None:
-    launcher = yard.launcher()
-    yard.cluster.misbehave("list", "statefulsets", 429, headers={"Retry-After": "60"})
-    with pytest.raises(LauncherUnavailable, match="429"):
-        await launcher.strays([])
-    calls = yard.cluster.calls.total()
-    for _ in range(3):
-        with pytest.raises(LauncherUnavailable, match="left alone"):
-            await launcher.strays([])
-    assert yard.cluster.calls.total() == calls
-
-
 @pytest.mark.parametrize("carried_out", [True, False])
 async def test_a_start_of_unknown_outcome_is_begun_once_more(
     yard: Yard, carried_out: bool, monkeypatch: pytest.MonkeyPatch
@@ -213,16 +199,6 @@ async def test_a_server_that_hangs_is_given_up(yard: Yard, monkeypatch: pytest.M
     assert (after.epoch, after.restarts) == (before.epoch, 0)
 
 
-async def test_a_list_that_expires_is_begun_anew(yard: Yard) -> None:
-    """The server forgets between two pages where they were: 410."""
-    await yard.want(spec(min_replicas=3))
-    before = await yard.until_ready(3)
-    yard.cluster.misbehave("list", "pods", 410)
-    yard.cluster.misbehave("list", "statefulsets", 410)
-    assert await yard.launcher().strays([]) == tuple(sorted(one.id for one in before))
-    assert not yard.cluster.faults
-
-
 async def test_what_cannot_be_ended_now_is_ended_later(yard: Yard) -> None:
     await yard.want(spec())
     await yard.until_ready()
@@ -246,20 +222,6 @@ async def test_the_pod_of_a_dead_node_is_taken_out_of_the_books(yard: Yard) -> N
     pod.body["metadata"]["deletionTimestamp"] = long_ago.isoformat(timespec="seconds")
     await launcher.kill(replica, None)
     assert yard.cluster.pods == {}
-
-
-async def test_another_supervisors_object_of_the_same_name_is_spared(yard: Yard) -> None:
-    launcher, replica = yard.launcher(), ReplicaId("rep_1")
-    await launcher.launch(replica, "stub", spec(), Assignment("http://one", ()))
-    api = yard.apis[-1]
-    (seen,) = await api.workloads("app.kubernetes.io/managed-by=tollway-pool")
-    await launcher.kill(replica, None)
-    await launcher.launch(replica, "stub", spec(), Assignment("http://one", ()))
-    for call in (api.delete, api.empty):
-        with pytest.raises(LauncherUnavailable, match="409"):
-            await call(seen)
-    (other,) = await api.workloads("app.kubernetes.io/managed-by=tollway-pool")
-    assert (other.uid != seen.uid, other.replicas) == (True, 1)
 
 
 async def test_several_hosts_are_one_replica(yard: Yard) -> None:
@@ -313,10 +275,3 @@ def _rules() -> list[dict[str, list[str]]]:
     found = {one["kind"]: one for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))}
     rules: list[dict[str, list[str]]] = found["Role"]["rules"]
     return rules
-
-
-async def test_a_foreign_token_is_told_and_costs_nothing(cluster: Cluster, yard: Yard) -> None:
-    api = api_of(cluster, token="another")
-    with pytest.raises(LauncherUnavailable, match="401"):
-        await asyncio.wait_for(api.pods("a=b"), 60)
-    await api.close()
