@@ -98,9 +98,9 @@ class Facts:
     @property
     def longest_request_s(self) -> float:
         """By the settings, and by the pools that have a time of their own."""
-        own = (pool["traffic"]["total_timeout_s"] for pool in self.pools)
+        given = (pool["traffic"]["total_timeout_s"] for pool in self.pools)
         return max(
-            self.settings.upstream.total_timeout_s, 0.0, *(total_s for total_s in own if total_s is not None)
+            [self.settings.upstream.total_timeout_s, *(float(one) for one in given if one is not None)]
         )
 
 
