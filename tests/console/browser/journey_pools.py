@@ -101,7 +101,7 @@ async def test_a_roll_and_a_device_in_trouble_are_seen(stage: Stage) -> None:
         hand = Hand(await context.new_page())
         await hand.sign_in(stage.url)
         await hand.page.goto(f"{stage.url}pools/{pool}")
-        await hand.see("Rolling to generation 2: 0 of 1 replica replaced, 1 starting")
+        await hand.see("Rolling to generation 2: 0 of 1 replica replaced, 1 not ready yet")
         nodes = hand.page.get_by_role("table", name="Nodes")
         await nodes.get_by_text("Blocked").wait_for()
         await nodes.get_by_text("no device is free for a new replica").wait_for()

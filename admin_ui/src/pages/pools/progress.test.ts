@@ -18,7 +18,7 @@ describe("a roll", () => {
   it("counts what is replaced, starting and leaving", () => {
     const roll = rollOf({ generation: 2, replicas: [replica({}), replica({ state: "starting" }), replica({ generation: 1 }), replica({ generation: 1, state: "draining" })] });
     expect(roll).toEqual({ done: 1, total: 2, starting: 1, draining: 1 });
-    expect(sentenceOf(roll!)).toBe("1 of 2 replicas replaced, 1 starting, 1 finishing what it has");
+    expect(sentenceOf(roll!)).toBe("1 of 2 replicas replaced, 1 not ready yet, 1 finishing what it has");
   });
 });
 

@@ -26,7 +26,7 @@ export function rollOf({ generation, replicas }: Pick<Pool, "generation" | "repl
 
 export function sentenceOf({ done, total, starting, draining }: Roll): string {
   const parts = [`${count(done)} of ${plural(total, "replica")} replaced`];
-  if (starting > 0) parts.push(`${count(starting)} starting`);
+  if (starting > 0) parts.push(`${count(starting)} not ready yet`);
   if (draining > 0) parts.push(`${count(draining)} finishing what it has`);
   return parts.join(", ");
 }

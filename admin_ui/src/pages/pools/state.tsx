@@ -61,9 +61,9 @@ export function Devices({ pool }: { pool: Pool }) {
         rows={devices}
         rowKey={(device) => device.name}
         columns={[
-          { head: "GPU", main: true, cell: (device) => <span className="font-normal"><Id>{device.name}</Id></span> },
+          { head: "GPU", main: true, cell: (device) => <span className="font-normal sm:whitespace-nowrap"><Id>{device.name}</Id></span> },
           { head: "Health", cell: (device) => (device.trouble === null ? <Status tone="good">Nothing reported</Status> : <Status tone="bad">In trouble</Status>) },
-          { head: "Held by", cell: (device) => (device.holder === null ? <span className="text-ink-3">nobody</span> : <span className="inline-flex flex-wrap items-center gap-2"><Id>{device.holder.id}</Id> <ReplicaStatus state={device.holder.state} /></span>) },
+          { head: "Held by", cell: (device) => (device.holder === null ? <span className="text-ink-3">nobody</span> : <span className="inline-flex max-w-full flex-wrap items-center justify-end gap-2 sm:flex-nowrap"><span className="min-w-0 break-all sm:break-normal sm:whitespace-nowrap"><Id>{device.holder.id}</Id></span> <ReplicaStatus state={device.holder.state} /></span>) },
           { head: "What is wrong", wide: true, cell: (device) => <span className="text-[13px] break-words text-ink-2">{device.trouble ?? "–"}</span> },
         ]}
       />

@@ -33,7 +33,7 @@ export function SwitchTraffic({ pool, onClose }: { pool: Pool; onClose: () => vo
           change.data ? (
             <Switched routes={change.data.data} to={others.find((one) => one.id === to)} onClose={onClose} />
           ) : others.length === 0 ? (
-            <Empty title="There is no other pool" small>Make one that answers to the same names, and wait until it is ready.</Empty>
+            <Empty title="There is no other pool" small>Make one, and wait until it is ready.</Empty>
           ) : routes === undefined ? (
             <Loaded query={all} skeleton={<SkeletonRows rows={2} />}>{() => null}</Loaded>
           ) : routes.length === 0 ? (
@@ -61,7 +61,7 @@ interface FormProps {
 function SwitchForm({ pool, others, routes, to, setTo, change, onClose }: FormProps) {
   const [name, setName] = useState("");
   const names = [...new Set(routes.map((one) => one.served_model))].toSorted();
-  const target = others.find((one) => one.id === to) ?? others.find((one) => answers(one, routes)) ?? others[0];
+  const target = others.find((one) => one.id === to) ?? others.find((one) => readinessOf(one).isReady) ?? others[0];
   const moved = routes.filter((one) => name === "" || one.served_model === name);
   function submit() {
     if (target === undefined) return;
@@ -92,7 +92,6 @@ function Consequences({ pool, target, moved }: { pool: Pool; target: Pool; moved
   const load = loadOf(pool.replicas);
   const flying = load === null ? null : load.running + load.waiting;
   const readiness = readinessOf(target);
-  const unknown = [...new Set(moved.map((one) => one.served_model))].filter((one) => !target.spec.served_names.includes(one));
   return (
     <ul className="list-disc space-y-1 rounded-md bg-sunken px-3 py-2 pl-7 text-[13px] text-ink-2">
       <li>
@@ -100,7 +99,11 @@ function Consequences({ pool, target, moved }: { pool: Pool; target: Pool; moved
       </li>
       <li>{flying === null ? "What is under way" : `${plural(flying, "request")} under way`} will end on {pool.name}; the next ones go to {target.name} within a second.</li>
       <li className={readiness.isReady ? undefined : "font-medium text-bad"}>{readiness.text}</li>
-      {unknown.length > 0 && <li className="font-medium text-warn">{target.name} does not answer to {unknown.join(", ")}: its engines may refuse the name.</li>}
+      {target.spec.model !== pool.spec.model && (
+        <li>
+          It runs another model: <span className="font-mono text-[12.5px] break-all">{target.spec.model}</span> in place of <span className="font-mono text-[12.5px] break-all">{pool.spec.model}</span>.
+        </li>
+      )}
     </ul>
   );
 }
@@ -113,8 +116,6 @@ export function readinessOf(pool: Pool): { isReady: boolean; text: string } {
   if (ready < wanted) return { isReady: false, text: `${pool.name} has ${ready} of ${plural(wanted, "replica")} ready, so this will be refused.` };
   return { isReady: true, text: `${pool.name} is ready: ${plural(ready, "replica")} of its newest generation.` };
 }
-
-const answers = (pool: Pool, routes: Route[]): boolean => routes.every((one) => pool.spec.served_names.includes(one.served_model)) && readinessOf(pool).isReady;
 
 function Switched({ routes, to, onClose }: { routes: Route[]; to: Pool | undefined; onClose: () => void }) {
   return (

@@ -84,6 +84,10 @@ def test_a_tiny_tenant_is_heard_only_when_there_is_enough_to_tell() -> None:
     """A request every ten minutes. One failure is nothing; of half a day of nothing else somebody hears, once."""
     one = simulate(2 * DAY, lambda minute: (int(minute == DAY), int(minute % 10 == 0)), step=5)
     assert one == []
+    dozen = simulate(
+        2 * DAY, lambda minute: (int(DAY <= minute < DAY + HOUR and minute % 5 == 0),) * 2, step=5
+    )
+    assert dozen == [], "so few say nothing about a rate, though all of them failed"
     half_a_day = simulate(
         6 * DAY,
         lambda minute: (int(minute % 10 == 0 and DAY <= minute < DAY + 12 * HOUR), int(minute % 10 == 0)),

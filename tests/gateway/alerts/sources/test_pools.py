@@ -135,6 +135,16 @@ def test_a_flapping_pool_is_down_once_and_flaps_once() -> None:
     assert 28 <= flapping.log[1][0] <= 40
 
 
+def test_a_replica_that_crashes_now_and_then_is_one_episode() -> None:
+    """Forgiven for a while, then crashing again, too seldom to begin an episode: what is open goes on."""
+    book = Logbook(KINDS["replica.flapping"].hold_of)
+    for minute in range(60):
+        restarts = 3 if minute < 4 or 26 <= minute < 30 else 1 if 8 <= minute < 26 else 0
+        book.look(minute, flapping_signals(health("ready", restarts)))
+    assert [what for _, what, _ in book.log] == ["fired", "resolved"]
+    assert book.log[1][0] >= 40
+
+
 def test_one_that_is_starting_is_neither_down_nor_back() -> None:
     found = {
         state: down_signals(health(state))[0].level
