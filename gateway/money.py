@@ -12,12 +12,14 @@ __all__ = ["NANOUSD_PER_CENT", "NANOUSD_PER_USD", "TOKENS_MAX", "cost_nanousd", 
 NANOUSD_PER_USD = 1_000_000_000
 NANOUSD_PER_CENT = NANOUSD_PER_USD // 100
 TOKENS_MAX = 1_000_000_000
-"""Of one component of one request."""
+"""Of one component of one attempt; whoever says more of it counts no tokens."""
+_SUM_MAX = 9 * TOKENS_MAX
+"""Of the attempts that worked on one answer."""
 
 
 def cost_nanousd(tokens: int, nanousd_per_token: Decimal) -> int:
-    """What `tokens` cost. Exact up to the rounding: 9 digits of tokens times 18 of price fit a Decimal's 28."""
-    assert 0 <= tokens <= TOKENS_MAX, f"{tokens} tokens"
+    """What `tokens` cost. Exact up to the rounding: 10 digits of tokens times 18 of price fit a Decimal's 28."""
+    assert 0 <= tokens <= _SUM_MAX, f"{tokens} tokens"
     assert nanousd_per_token >= 0, f"a price is not negative: {nanousd_per_token}"
     return int(tokens * nanousd_per_token)
 

@@ -143,13 +143,7 @@ class Settler:
             except msgspec.MsgspecError as error:
                 self._keep_aside(record)
                 self._log.error("spooled_settlement_unreadable", error=str(error))
-        try:
-            await self._apply(operations)
-        except (CommitUnknown, *DATABASE_ERRORS):
-            raise
-        except Exception as bug:
-            self._log.exception("spool_batch_failed", operations=len(operations))
-            self._give_up(operations, bug)
+        await self._apply(operations)
 
     async def _shorten(self, applied: int) -> bool:
         """False if the disk does not let go of them: they are applied again, which does nothing."""
@@ -164,7 +158,24 @@ class Settler:
         return True
 
     async def _apply(self, operations: Sequence[Operation]) -> None:
-        """Raises only if the server is away."""
+        """Raises only if the server is away. What only one of them runs into fails that one: the others are applied in
+        halves, and those that were applied before are duplicates then."""
+        try:
+            await self._apply_together(operations)
+            return
+        except (CommitUnknown, *DATABASE_ERRORS):
+            raise
+        except Exception as bug:
+            if len(operations) < 2:
+                self._log.exception("settlement_failed", operations=len(operations))
+                self._reject(operations, bug)
+                return
+            self._log.warning("settlements_tried_apart", operations=len(operations), error=reason(bug))
+        middle = len(operations) // 2
+        await self._apply(operations[:middle])
+        await self._apply(operations[middle:])
+
+    async def _apply_together(self, operations: Sequence[Operation]) -> None:
         started_s = self._clock.monotonic()
         results = await self._batch.commit(self._database, operations)
         failpoint("settle.committed")

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.ids import RequestId
+from gateway.money import TOKENS_MAX
 from gateway.reconcile.journal import JournalRecord, UnreadableRecord
 
 __all__ = ["read_records"]
@@ -19,13 +20,13 @@ __all__ = ["read_records"]
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_CHARS_MAX = 2000
 
-_Tokens = Annotated[int, Meta(ge=0, le=10**12)]
+_Tokens = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
 _Duration_ms = Annotated[float, Meta(ge=0, le=10**12)]
 _Name = Annotated[str, Meta(max_length=200, pattern=r"^[\x20-\x7e]*$")]
 
 
 class _Record(msgspec.Struct):
-    """What does not apply to a record's kind is null. The bounds are those of the tables."""
+    """What does not apply to a record's kind is null. The bounds are those of the tables and of money.py."""
 
     kind: Literal["start", "progress", "end"]
     at_ms: Annotated[int, Meta(ge=0, le=253_402_300_799_999)]

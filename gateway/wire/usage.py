@@ -1,12 +1,15 @@
 """The `usage` object of an answer: the only source of billed tokens.
 
-Lenient about absent details, strict about nonsense: a figure that is no count is no usage at all.
+Lenient about absent details, strict about nonsense: a figure that is no count, or that no answer can have, is no usage at
+all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from gateway.money import TOKENS_MAX
 
 __all__ = ["Usage", "read_usage"]
 
@@ -43,4 +46,5 @@ def _detail(details: Any, name: str) -> int:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS_MAX
+    return value if is_count else None

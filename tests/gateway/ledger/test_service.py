@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,16 +211,17 @@ async def test_the_period_is_that_of_the_reservation(make_ledger: MakeLedger, bo
     assert await books.value("SELECT count(*) FROM usage_event_2031_01") == 1
 
 
+@pytest.mark.parametrize("poisoned", [{"error_code": "nul \x00 byte"}, {"completion": 10**10}])
 async def test_a_poisoned_settlement_fails_alone_and_is_kept(
-    make_ledger: MakeLedger, books: Books, tmp_path: Path
+    make_ledger: MakeLedger, books: Books, tmp_path: Path, poisoned: dict[str, Any]
 ) -> None:
+    """Whether the database refuses it or nobody can say what it costs."""
     await books.add_budget(10_000_000)
     ledger = await make_ledger()
     holds = [await ledger.reserve(reservation(f"req_{number}")) for number in range(20)]
     poison = holds[7].request_id
     for hold in holds:
-        code = "nul \x00 byte" if hold.request_id == poison else None
-        ledger.settle(settlement(hold, NOW, error_code=code))
+        ledger.settle(settlement(hold, NOW, **(poisoned if hold.request_id == poison else {})))
     await ledger.drain()
     assert await books.count("usage_event") == 19
     assert [row[0] for row in await books.rows("SELECT request_id FROM hold")] == [poison]

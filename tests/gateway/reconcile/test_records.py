@@ -42,6 +42,7 @@ def test_callers_without_a_gateway_are_passed_over() -> None:
         json.dumps({**GOOD, "request_id": "req\0"}).encode(),
         json.dumps({**GOOD, "completion_tokens": 2**70}).encode(),
         json.dumps({**GOOD, "completion_tokens": -1}).encode(),
+        json.dumps({**GOOD, "prompt_tokens": 10**9 + 1}).encode(),
         json.dumps({**GOOD, "at_ms": 10**18}).encode(),
         json.dumps({**GOOD, "attempt": 99_999}).encode(),
     ],

@@ -16,6 +16,9 @@ from gateway.wire.usage import Usage, read_usage
         ({"prompt_tokens": -1, "completion_tokens": 1}, None),
         ({"prompt_tokens": True, "completion_tokens": 1}, None),
         ({"prompt_tokens": 1.5, "completion_tokens": 1}, None),
+        ({"prompt_tokens": 4, "completion_tokens": 10**9}, Usage(4, 10**9)),
+        ({"prompt_tokens": 4, "completion_tokens": 10**9 + 1}, None),
+        ({"prompt_tokens": 10**40, "completion_tokens": 1}, None),
         ({"completion_tokens": 1}, None),
         ({"prompt_tokens": 4}, Usage(4, 0)),
         (
