@@ -266,6 +266,13 @@ class Cluster:
         for keeper in self._keepers:
             keeper.close()
 
+    async def expect_letters(self, name: str, percent: int) -> None:
+        """One for each hard budget, when so much of it is spent."""
+        await self._execute(
+            "INSERT INTO spend_alert (id, budget_id, threshold_percent, recipients, updated_at)"
+            f" SELECT 'alert_{name}_' || id, id, {percent}, '{{ops@example.com}}', now() FROM budget WHERE is_hard"
+        )
+
     # -- inside -------------------------------------------------------------------------------------------
 
     async def _configure(self) -> None:
@@ -285,10 +292,7 @@ class Cluster:
                     await setup.admin("POST", "/budgets", budget | {"is_hard": plan.is_hard})
         await self._execute(_HISTORY)
         for percent in ALERT_PERCENTS:
-            await self._execute(
-                "INSERT INTO spend_alert (id, budget_id, threshold_percent, recipients, updated_at)"
-                f" SELECT 'alert_{percent}_' || id, id, {percent}, '{{ops@example.com}}', now() FROM budget WHERE is_hard"
-            )
+            await self.expect_letters(str(percent), percent)
 
     async def _execute(self, script: str) -> None:
         connection = await asyncpg.connect(self.database_url)
@@ -315,7 +319,7 @@ class Cluster:
         return self._process(f"gateway-{number}", ("gateway", "gateway"), environ)
 
     def _worker(self, mail_port: int) -> Process:
-        mail = {"HOST": "127.0.0.1", "PORT": str(mail_port), "TLS": "none", "TIMEOUT_S": "0.25"}
+        mail = {"HOST": "127.0.0.1", "PORT": str(mail_port), "TLS": "none", "TIMEOUT_S": "1"}
         environ = {f"TOLLWAY_MAIL__{name}": value for name, value in mail.items()}
         return self._process(
             "worker", ("gateway", "worker"), self._gateway_environ(self.database_url) | environ

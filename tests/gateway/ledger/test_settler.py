@@ -24,7 +24,7 @@ from tests.instants import just_now
 NOW = just_now()
 BOUND = 50_000
 COST = 10 * 100 + 5 * 400
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture
