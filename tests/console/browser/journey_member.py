@@ -26,8 +26,17 @@ async def test_a_member_sees_their_own_tenant(stage: Stage) -> None:
         await hand.activate("Keys")
         await page.get_by_role("table", name="API keys").wait_for()
         assert await page.get_by_role("button", name="New key").count() == 0
+        await hand.activate("Limits & budgets")
+        await page.get_by_role("heading", name="Limits", exact=True).wait_for()
+        await hand.see("The whole tenant")
+        assert await page.get_by_role("button", name="New limits").count() == 0
         await hand.activate("Models")
         await hand.see("served-model")
+        await hand.activate("Usage & cost")
+        await page.get_by_role("figure", name="Cost per day, UTC").wait_for()
+        await hand.activate("SLO")
+        await page.get_by_role("heading", name="Promises").wait_for()
+        await page.get_by_role("figure", name="Time to first token").wait_for()
         await hand.jump("Requests")
         await hand.see("No requests in the last 7 days")
         await hand.jump("Playground")
