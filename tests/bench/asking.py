@@ -92,7 +92,8 @@ class _Connection(asyncio.Protocol):
 
 
 async def ask_many(url: str, request: bytes, requests: int, concurrency: int, limit_s: float) -> Times:
-    """A closed loop of `requests` in all, or as many as begin within `limit_s`."""
+    """A closed loop of `requests` in all, or as many as begin within `limit_s`. Who has no answer long after that never
+    had one: it has failed."""
     times = Times()
     began = time.perf_counter()
 
@@ -103,8 +104,15 @@ async def ask_many(url: str, request: bytes, requests: int, concurrency: int, li
             yield turn
 
     left = turns()
-    async with asyncio.timeout(limit_s + ANSWER_TIMEOUT_S):
-        await asyncio.gather(*(_worker(url, request, left, times) for _ in range(concurrency)))
+    workers = [asyncio.create_task(_worker(url, request, left, times)) for _ in range(concurrency)]
+    _, waiting = await asyncio.wait(workers, timeout=limit_s + ANSWER_TIMEOUT_S)
+    times.failed += len(waiting)
+    for worker in waiting:
+        worker.cancel()
+    ended = await asyncio.gather(*workers, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
     times.wall_s = time.perf_counter() - began
     return times
 
@@ -114,21 +122,23 @@ async def _worker(url: str, request: bytes, left: Iterator[int], times: Times) -
     host, port = where.hostname or "", where.port or 80
     loop = asyncio.get_running_loop()
     connection: _Connection | None = None
-    for _ in left:
-        if connection is None:
-            _, connection = await loop.create_connection(_Connection, host, port)
-        asked_at = time.perf_counter()
-        try:
-            is_good = await connection.ask(request)
-        except OSError:
-            is_good = False
-        if not is_good:
-            times.failed += 1
+    try:
+        for _ in left:
+            if connection is None:
+                _, connection = await loop.create_connection(_Connection, host, port)
+            asked_at = time.perf_counter()
+            try:
+                is_good = await connection.ask(request)
+            except OSError:
+                is_good = False
+            if not is_good:
+                times.failed += 1
+                connection.close()
+                connection = None
+                continue
+            arrivals = connection.arrivals
+            gaps = [later - earlier for earlier, later in pairwise(arrivals)]
+            times.answers.append(Asked(arrivals[0] - asked_at, arrivals[-1] - asked_at, gaps))
+    finally:
+        if connection is not None:
             connection.close()
-            connection = None
-            continue
-        arrivals = connection.arrivals
-        gaps = [later - earlier for earlier, later in pairwise(arrivals)]
-        times.answers.append(Asked(arrivals[0] - asked_at, arrivals[-1] - asked_at, gaps))
-    if connection is not None:
-        connection.close()
