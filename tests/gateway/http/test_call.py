@@ -56,6 +56,17 @@ async def test_body_above_the_limit(
         await call.body(3)
 
 
+async def test_pieces_above_the_limit() -> None:
+    """Nothing of the piece that is too much is handed on."""
+    call, _ = make([part(b"ab", True), part(b"cd")])
+    pieces = call.body_pieces(3)
+    assert await anext(pieces) == b"ab"
+    with pytest.raises(BodyTooLarge):
+        await anext(pieces)
+    call, _ = make([part(b"ab", True), part(b"c")])
+    assert [piece async for piece in call.body_pieces(3)] == [b"ab", b"c"]
+
+
 @pytest.mark.parametrize("begun", [[], [part(b"a", True)]])
 async def test_a_body_that_never_comes(begun: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.http.call.BODY_TIMEOUT_S", 0.01)
