@@ -81,10 +81,11 @@ alertmanager: $(VENV)/.with-dev
 deploy-check: $(VENV)/.with-dev
 	$(BIN)/python -m tests.deploy.check $(ARGS)
 
-# What is made from other files: the rule object, the rendered overlays (kubectl), dashboards, the operator's tables.
+# What is made from other files: the rule object, the rendered overlays (kubectl), dashboards, the tables of docs/.
 deploy-files: $(VENV)/.with-dev
 	$(BIN)/python -m scripts.dashboards
 	$(BIN)/python -m scripts.operating
+	$(BIN)/python -m scripts.api_reference
 	$(BIN)/python -m scripts.deploy_files
 
 # Random requests against a real engine: ARGS="--requests 20000 --seed X".
