@@ -123,7 +123,9 @@ def _no_ring() -> Keyring:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):  # which the client would go by
+        monkeypatch.delenv(name, raising=False)
     cluster = Cluster()
     await cluster.start()
     yield cluster

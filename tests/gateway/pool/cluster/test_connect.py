@@ -13,6 +13,12 @@ from gateway.settings import PoolSettings
 from tests.fakes.cluster import NAMESPACE, TOKEN, Cluster
 
 
+@pytest.fixture(autouse=True)
+def _in_no_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever these tests run themselves."""
+    monkeypatch.setattr("gateway.pool.cluster.connect._NAMESPACE", tmp_path / "namespace")
+
+
 async def test_a_kubeconfig_names_cluster_and_namespace(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
