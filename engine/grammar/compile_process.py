@@ -61,7 +61,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def main(control: socket.socket) -> int:
-    """Serve until the other end closes."""
+    """Serve until the other end closes. Runs at the priority of `compiler`'s threads, which start it."""
     import xgrammar
 
     setup = msgspec.msgpack.decode(receive_frame(control), type=Setup)
@@ -73,7 +73,6 @@ def main(control: socket.socket) -> int:
     )
     send_frame(control, info.serialize_json().encode())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
-    os.nice(10)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not message:

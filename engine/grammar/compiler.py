@@ -214,8 +214,10 @@ def _overload(key: Key) -> Outcome:
 
 
 def _step_back() -> None:
-    """This thread, and those that it starts, run when the steps of the engine leave them a processor."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    """This thread, and the threads and processes that it starts, run when the steps of the engine leave them a
+    processor; once, since twice would be never on a machine that is busy."""
+    thread = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, thread, max(_NICE, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def _receive_all(job: socket.socket) -> bytes:

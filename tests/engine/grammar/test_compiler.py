@@ -90,6 +90,14 @@ def test_a_compiled_grammar_can_be_followed_here(compiler: Compiler) -> None:
     assert compiler.take() == []
 
 
+def test_it_steps_back_behind_the_engine_once(compiler: Compiler) -> None:
+    """Twice, on a machine whose processors are all busy with steps, no grammar would be compiled in time."""
+    outcomes(compiler, ("choice", '["c"]'))
+    assert compiler.pid is not None
+    wanted = max(10, os.getpriority(os.PRIO_PROCESS, 0))
+    assert os.getpriority(os.PRIO_PROCESS, compiler.pid) == wanted
+
+
 def test_a_text_that_is_no_grammar(compiler: Compiler) -> None:
     outcome = outcomes(compiler, ("ebnf", "root ::= ("))["ebnf", "root ::= ("]
     assert outcome.is_callers
