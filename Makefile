@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PINS := pyproject.toml constraints.txt
 JOBS ?= $(shell nproc)
 
-.PHONY: install run check test bench bench-gateway sim chaos fleet roll canary callers journal resume fuzz alertmanager pages real-templates deploy-check deploy-files clean
+.PHONY: install run check test bench bench-gateway sim chaos fleet roll canary callers journal resume structured fuzz alertmanager pages real-templates deploy-check deploy-files clean
 
 install: $(VENV)/.with-dev
 
@@ -63,6 +63,10 @@ journal: $(VENV)/.with-dev
 # Streams cut at every token of every request and gone on with elsewhere: the joined stream is the uncut one.
 resume: $(VENV)/.with-dev
 	OMP_NUM_THREADS=1 RESUME_CUTS=all $(BIN)/python -m pytest -q -s tests/engine/server/test_resume_cuts.py $(ARGS)
+
+# Every kind of structured output and of tool call, on Gemma 3 270M, through the openai package.
+structured: $(VENV)/.with-dev
+	$(BIN)/python -m tests.engine.real_structured $(ARGS)
 
 # The console's pages over ten million events (14 GB of disk): ARGS="--events 1000000 --data DIRECTORY".
 pages: $(VENV)/.with-dev

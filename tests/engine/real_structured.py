@@ -97,7 +97,7 @@ async def _chat(engine: Engine, text: str, **fields: Any) -> Any:
     state = ChatCompletionStreamState()
     async for chunk in await client.create(**asked, stream=True):
         state.handle_chunk(chunk)
-    (streamed,) = state.get_final_completion().choices
+    (streamed,) = state.current_completion_snapshot.choices
     assert streamed.finish_reason == whole.finish_reason
     assert (streamed.message.content or "") == (whole.message.content or "")
     calls = [call.function for call in whole.message.tool_calls or []]
