@@ -25,7 +25,7 @@ def main() -> int:
         commands.add_parser(name).add_argument("--control-fd", type=int, required=True)
     commands.add_parser("openapi", help="print the description of its HTTP API (OpenAPI 3)")
     bench = commands.add_parser(
-        "bench", help="measure a server: bench serve|peer|offline --help", add_help=False
+        "bench", help="measure a server: bench serve|peer|offline|soak --help", add_help=False
     )
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     given = sys.argv[1:]
@@ -71,6 +71,10 @@ def _bench(rest: list[str]) -> int:
         from engine.bench.peer import main as peer_main
 
         return peer_main(rest[1:])
+    if rest[:1] == ["soak"]:
+        from engine.bench.soak import main as soak_main
+
+        return soak_main(rest[1:])
     from engine.bench.serve import main as serve_main
 
     return serve_main(rest)
