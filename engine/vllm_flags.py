@@ -210,7 +210,9 @@ VLLM_FLAGS: tuple[VllmFlag, ...] = (
     _only("--num-lookahead-slots", values=("0",), says=_NO_DRAFTS),
     _refused("--kv-sharing-fast-prefill", takes="nothing", says="every layer keeps its own keys and values"),
     _refused("--kv-offloading-backend", says="host memory is --kv-offload-gib"),
-    _taken("--disable-cascade-attn", takes="nothing", says="shared beginnings have no kernel of their own"),
+    _taken(
+        "--disable-cascade-attn", takes="nothing", says="rows that begin alike share the work of one kernel"
+    ),
     _taken("--compilation-config", "-O", "-cc", "--optimization-level", says=_GRAPHS),
     _taken("--max-seq-len-to-capture", "--max-cudagraph-capture-size", says=_GRAPHS),
     _taken("--cuda-graph-sizes", "--cudagraph-capture-sizes", takes="many", says=_GRAPHS),

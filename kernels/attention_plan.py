@@ -7,8 +7,13 @@ launch grids depend on capacities alone (a CUDA graph replays them). Knows no la
 Rows whose queries fit one 16-row tile (decode, a few tokens to verify) become *narrow* items, split along the
 keys so that a long context is shared by many programs; all others become *wide* items, never split:
 
-    narrow[i] = (table row, first query token, query tokens, position of the first, key start, key end, split, splits)
+    narrow[i] = (table row, first query token, query tokens, position of the first, key start, key end, split, parts)
     wide[i]   = (table row, first query token, query tokens, position of the first)
+
+Decode rows that begin with the same pages (`kernels/shared_prefix.py`) leave these to *shared* items, narrow ones too,
+whose tile holds queries of as many rows as fit. Such an item's position is −1, and it counts places in
+`Prefixes.order` instead of query tokens. They come first, being the longest. `parts` is the number of items of a
+row that shares nothing, which lie side by side; 0 of the others: `AttentionPlan.parts` says where theirs are.
 
 In a fixed plan (`AttentionPlan.is_fixed`) the first tile of a row may begin before its first query: then `first query
 token` and `position` are those of the tile's first place, `query tokens` counts places, and `split` says how many of
@@ -25,6 +30,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from kernels.shared_prefix import LEAST_ROWS, Prefixes, allocate_prefixes, find_prefixes, most_tiles
 
 NARROW_ROWS = 16
 """Query rows (tokens times heads per key head) of a narrow tile: the smallest M of the tensor cores."""
@@ -53,7 +60,10 @@ class AttentionPlan:
     stats: Tensor
     """[narrow capacity, Hk, 2, 16] fp32: their running maxima (base 2) and sums."""
     arrived: Tensor
-    """[rows, Hk] int32: how many splits of a row are done; zero between launches."""
+    """[tokens, Hq] int32: how many parts of an answer are done; zero between launches."""
+    parts: Tensor
+    """[tokens, 8] int32, of the tokens of rows that share: first own item | own items | first shared item | shared items |
+    place in the shared items' tile; the rest is empty."""
     narrow_tokens: int
     wide_tokens: int
     window: int | None
@@ -61,9 +71,12 @@ class AttentionPlan:
     """Splits to aim at over all rows, per key head."""
     min_split: int
     """Keys of the smallest split."""
+    max_rows: int
     is_fixed: bool = False
     """Every row is cut into narrow items and none of these is split, so that what a query gets does not depend on the
     other rows, nor on how many queries its row has in this step."""
+    prefixes: Prefixes | None = None
+    """None where no keys are shared: under a window, in a fixed plan, and where a tile has room for one row only."""
 
     @property
     def has_wide(self) -> bool:
@@ -79,11 +92,9 @@ class AttentionPlan:
             return replace(self, narrow=self.narrow[:tiles])
         # A wide row has more tokens than a narrow tile holds, and its last tile may be partly empty.
         tiles = triton.cdiv(tokens, self.wide_tokens) + min(rows, tokens // (self.narrow_tokens + 1))
-        return replace(
-            self,
-            narrow=self.narrow[: min(rows, tokens) + self.num_splits],
-            wide=self.wide[: tiles if wide else 0],
-        )
+        tile_rows = self.narrow_tokens if self.prefixes else 0
+        narrow = _narrow_capacity(min(rows, tokens), self.num_splits, tile_rows)
+        return replace(self, narrow=self.narrow[:narrow], wide=self.wide[: tiles if wide else 0])
 
 
 def allocate_plan(
@@ -99,18 +110,21 @@ def allocate_plan(
     wide_rows: int = _WIDE_ROWS,
     min_split: int = _MIN_SPLIT,
     is_fixed: bool = False,
+    shares: bool = True,
 ) -> AttentionPlan:
-    """Buffers for steps of up to `max_rows` rows and `max_tokens` tokens. The keyword arguments but `is_fixed` are for
-    tuning."""
+    """Buffers for steps of up to `max_rows` rows and `max_tokens` tokens. Without `shares` rows that begin with the same
+    pages read them one by one. The other keyword arguments but `is_fixed` are for tuning."""
     group = num_heads // num_kv_heads
     assert group <= NARROW_ROWS, f"{group} query heads per key head do not fit a tile of {NARROW_ROWS} rows"
     assert min_split % KEY_STEP == 0
     wide_tokens = wide_rows // group
     num_splits = triton.cdiv(programs, num_kv_heads)
-    narrow_capacity = max_rows + num_splits
+    narrow_tokens = NARROW_ROWS // group
+    may_share = shares and window is None and not is_fixed and narrow_tokens > 1
+    narrow_capacity = _narrow_capacity(max_rows, num_splits, narrow_tokens if may_share else 0)
     if is_fixed:
-        narrow_capacity = 2 * max_rows + triton.cdiv(max_tokens, NARROW_ROWS // group)
-    split_capacity = 1 if is_fixed else narrow_capacity
+        narrow_capacity = 2 * max_rows + triton.cdiv(max_tokens, narrow_tokens)
+    split_capacity, split_tokens = (1, 1) if is_fixed else (narrow_capacity, max_tokens)
 
     def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=device)
@@ -121,50 +135,57 @@ def allocate_plan(
         counts=zeros(2),
         partial=zeros(split_capacity, num_kv_heads, NARROW_ROWS, head_dim, dtype=torch.float32),
         stats=zeros(split_capacity, num_kv_heads, 2, NARROW_ROWS, dtype=torch.float32),
-        arrived=zeros(max_rows, num_kv_heads),
-        narrow_tokens=NARROW_ROWS // group,
+        arrived=zeros(split_tokens, num_heads),
+        parts=zeros(split_tokens, 8),
+        narrow_tokens=narrow_tokens,
         wide_tokens=wide_tokens,
         window=window,
         num_splits=num_splits,
         min_split=min_split,
+        max_rows=max_rows,
         is_fixed=is_fixed,
+        prefixes=allocate_prefixes(max_rows, device) if may_share else None,
     )
 
 
+def _narrow_capacity(rows: int, num_splits: int, tile_rows: int) -> int:
+    """Items that `rows` narrow rows can need, with shared ones of `tile_rows` rows (0: none)."""
+    # Every row and every shared tile is one, and what they are cut into is `goal` more (see `_build`).
+    whole = rows + (most_tiles(rows, tile_rows) if tile_rows else 0)
+    return max(num_splits, whole + triton.cdiv(num_splits, 2))
+
+
 def build_plan(
-    plan: AttentionPlan, query_start: Tensor, seq_lens: Tensor, table_rows: Tensor | None = None
+    plan: AttentionPlan,
+    query_start: Tensor,
+    seq_lens: Tensor,
+    table_rows: Tensor | None = None,
+    block_table: Tensor | None = None,
+    page_size: int = 0,
 ) -> None:
     """Fill `plan` for R rows: query_start [R + 1], seq_lens [R], int32. Rows without queries get no item.
 
     `table_rows` [R] int32 names each row's line of the block table (default: 0 … R − 1), so that a table of all
-    requests serves without being gathered.
+    requests serves without being gathered. With the `block_table` [lines, pages] int32 that all of the plan's launches
+    will use, rows of the same first pages share them where the plan can.
     """
     rows = seq_lens.shape[0]
-    assert rows <= plan.arrived.shape[0], f"{rows} rows in a plan for {plan.arrived.shape[0]}"
+    assert rows <= plan.max_rows, f"{rows} rows in a plan for {plan.max_rows}"
     if plan.is_fixed:
         _build_fixed[(rows,)](
             query_start, seq_lens, table_rows, plan.narrow, plan.counts, rows, plan.narrow_tokens, plan.window or 0,
-            ROWS=triton.next_power_of_2(plan.arrived.shape[0]), ITEMS=_ITEMS_AT_ONCE, STEP=KEY_STEP, num_warps=1,
+            ROWS=triton.next_power_of_2(plan.max_rows), ITEMS=_ITEMS_AT_ONCE, STEP=KEY_STEP, num_warps=1,
         )  # fmt: skip
         return
+    prefixes = plan.prefixes if block_table is not None and rows >= LEAST_ROWS else None
+    if block_table is not None and prefixes is not None:
+        find_prefixes(prefixes, query_start, seq_lens, table_rows, block_table, page_size, KEY_STEP)
+    shared = (prefixes.rows, prefixes.order) if prefixes else (None, None)
     _build[(rows,)](
-        query_start,
-        seq_lens,
-        table_rows,
-        plan.narrow,
-        plan.wide,
-        plan.counts,
-        rows,
-        plan.narrow_tokens,
-        plan.wide_tokens,
-        plan.num_splits,
-        plan.min_split,
-        plan.window or 0,
-        ROWS=triton.next_power_of_2(plan.arrived.shape[0]),
-        ITEMS=_ITEMS_AT_ONCE,
-        STEP=KEY_STEP,
-        num_warps=1,
-    )
+        query_start, seq_lens, table_rows, *shared, plan.narrow, plan.wide, plan.parts, plan.counts,
+        rows, plan.narrow_tokens, plan.wide_tokens, plan.num_splits, plan.min_split, plan.window or 0,
+        ROWS=triton.next_power_of_2(plan.max_rows), ITEMS=_ITEMS_AT_ONCE, STEP=KEY_STEP, num_warps=1,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -182,22 +203,10 @@ def _cut(keys, longest, STEP: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "window", "num_splits"])
 def _build(
-    query_start,
-    seq_lens,
-    table_rows,
-    narrow,
-    wide,
-    counts,
-    rows,
-    narrow_tokens,
-    wide_tokens,
-    num_splits,
-    min_split,
-    window,
-    ROWS: tl.constexpr,
-    ITEMS: tl.constexpr,
-    STEP: tl.constexpr,
-):
+    query_start, seq_lens, table_rows, prefixes, order, narrow, wide, parts, counts,
+    rows, narrow_tokens, wide_tokens, num_splits, min_split, window,
+    ROWS: tl.constexpr, ITEMS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
     # A program a row. Each repeats the sums over all rows (a few hundred) that say where its own items begin.
     mine = tl.program_id(0)
     row = tl.arange(0, ROWS)
@@ -205,15 +214,28 @@ def _build(
     count = tl.load(query_start + row + 1, there, 0) - tl.load(query_start + row, there, 0)
     length = tl.load(seq_lens + row, there, 0)
     is_narrow = (count > 0) & (count <= narrow_tokens)
-    keys = tl.where(is_narrow, length - _lowest_key(length - count, window, STEP), 0)
-    # Rows are cut into parts of about equal length, and no more parts than fit the device at once: the launch
-    # takes as long as its longest part, or twice that if there is a second wave.
-    goal = tl.maximum(num_splits - tl.sum(is_narrow.to(tl.int32), 0), tl.cdiv(num_splits, 2))
-    longest = tl.maximum(tl.cdiv(tl.cdiv(tl.sum(keys, 0), goal), STEP) * STEP, min_split)
+    low = _lowest_key(length - count, window, STEP)
+    shared_tiles = tl.zeros([ROWS], tl.int32)
+    if prefixes is not None:
+        low = tl.load(prefixes + row * 8, there, 0)
+        leads = (low > 0) & (tl.load(prefixes + row * 8 + 2, there, 0) == 0)
+        shared_tiles = tl.where(leads, tl.cdiv(tl.load(prefixes + row * 8 + 1, there, 0), narrow_tokens), 0)
+    keys = tl.where(is_narrow, length - low, 0)
+    # Rows and shared tiles are cut into parts of about equal length, and no more parts than fit the device at once: the
+    # launch takes as long as its longest part, or twice that if there is a second wave.
+    whole = tl.sum(is_narrow.to(tl.int32), 0) + tl.sum(shared_tiles, 0)
+    goal = tl.maximum(num_splits - whole, tl.cdiv(num_splits, 2))
+    all_keys = tl.sum(keys, 0) + tl.sum(shared_tiles * low, 0)
+    longest = tl.maximum(tl.cdiv(tl.cdiv(all_keys, goal), STEP) * STEP, min_split)
     _, splits = _cut(keys, longest, STEP)
+    shared_items = tl.zeros([ROWS], tl.int32)
+    if prefixes is not None:
+        _, shared_splits = _cut(low, longest, STEP)
+        shared_items = shared_tiles * shared_splits
+    all_shared = tl.sum(shared_items, 0)
     tiles = tl.where(count > narrow_tokens, tl.cdiv(count, wide_tokens), 0)
     if mine == 0:
-        tl.store(counts, tl.sum(splits, 0))
+        tl.store(counts, all_shared + tl.sum(splits, 0))
         tl.store(counts + 1, tl.sum(tiles, 0))
 
     first = tl.load(query_start + mine)
@@ -225,32 +247,96 @@ def _build(
         line = tl.load(table_rows + mine)
     if count_mine > narrow_tokens:
         begin = tl.sum(tl.where(row < mine, tiles, 0), 0)
-        number = tl.cdiv(count_mine, wide_tokens)
-        for start in tl.range(0, number, ITEMS):
-            item = start + tl.arange(0, ITEMS)
-            # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
-            offset = (number - 1 - item) * wide_tokens
-            at, valid = wide + (begin + item) * 4, item < number
-            tl.store(at, line, valid)
-            tl.store(at + 1, first + offset, valid)
-            tl.store(at + 2, tl.minimum(count_mine - offset, wide_tokens), valid)
-            tl.store(at + 3, position + offset, valid)
+        _write_wide(wide + begin * 4, line, first, count_mine, position, wide_tokens, ITEMS)
     elif count_mine > 0:
-        begin = tl.sum(tl.where(row < mine, splits, 0), 0)
-        low = _lowest_key(position, window, STEP)
-        split, number = _cut(length_mine - low, longest, STEP)
-        for start in tl.range(0, number, ITEMS):
-            item = start + tl.arange(0, ITEMS)
-            key_start = low + item * split
-            at, valid = narrow + (begin + item) * 8, item < number
-            tl.store(at, line, valid)
-            tl.store(at + 1, first, valid)
-            tl.store(at + 2, count_mine, valid)
-            tl.store(at + 3, position, valid)
-            tl.store(at + 4, key_start, valid)
-            tl.store(at + 5, tl.minimum(key_start + split, length_mine), valid)
-            tl.store(at + 6, item, valid)
-            tl.store(at + 7, number, valid)
+        low_mine = _lowest_key(position, window, STEP)
+        shared_first, shared_parts, place = 0, 0, 0
+        if prefixes is not None:
+            at = prefixes + mine * 8
+            low_mine, rank, leader = tl.load(at), tl.load(at + 2), tl.load(at + 3)
+            if low_mine > 0:
+                begin = tl.sum(tl.where(row < leader, shared_items, 0), 0)
+                split, shared_parts = _cut(low_mine, longest, STEP)
+                shared_first, place = begin + rank // narrow_tokens * shared_parts, rank % narrow_tokens
+                start = tl.load(at + 4)
+                tl.store(order + (start + rank) * 2, first)
+                tl.store(order + (start + rank) * 2 + 1, position)
+                if rank == 0:
+                    members = tl.load(at + 1)
+                    _write_shared(
+                        narrow + begin * 8, line, start, members, low_mine, split, narrow_tokens, ITEMS
+                    )
+        begin = all_shared + tl.sum(tl.where(row < mine, splits, 0), 0)
+        split, number = _cut(length_mine - low_mine, longest, STEP)
+        _write_own(
+            narrow + begin * 8,
+            line,
+            first,
+            count_mine,
+            position,
+            low_mine,
+            split,
+            number,
+            tl.where(shared_parts > 0, 0, number),
+            ITEMS,
+        )
+        if shared_parts > 0:
+            at = parts + first * 8
+            tl.store(at, begin)
+            tl.store(at + 1, number)
+            tl.store(at + 2, shared_first)
+            tl.store(at + 3, shared_parts)
+            tl.store(at + 4, place)
+
+
+@triton.jit
+def _write_wide(wide, line, first, count, position, wide_tokens, ITEMS: tl.constexpr):
+    number = tl.cdiv(count, wide_tokens)
+    for start in tl.range(0, number, ITEMS):
+        item = start + tl.arange(0, ITEMS)
+        # A row's last tile sees the most keys: it goes first, so that the tail of the launch is short.
+        offset = (number - 1 - item) * wide_tokens
+        at, valid = wide + item * 4, item < number
+        tl.store(at, line, valid)
+        tl.store(at + 1, first + offset, valid)
+        tl.store(at + 2, tl.minimum(count - offset, wide_tokens), valid)
+        tl.store(at + 3, position + offset, valid)
+
+
+@triton.jit
+def _write_own(narrow, line, first, count, position, low, split, number, parts, ITEMS: tl.constexpr):
+    """A row's own items: from key `low` on."""
+    for start in tl.range(0, number, ITEMS):
+        item = start + tl.arange(0, ITEMS)
+        key_start = low + item * split
+        at, valid = narrow + item * 8, item < number
+        tl.store(at, line, valid)
+        tl.store(at + 1, first, valid)
+        tl.store(at + 2, count, valid)
+        tl.store(at + 3, position, valid)
+        tl.store(at + 4, key_start, valid)
+        tl.store(at + 5, tl.minimum(key_start + split, position + count), valid)
+        tl.store(at + 6, item, valid)
+        tl.store(at + 7, parts, valid)
+
+
+@triton.jit
+def _write_shared(narrow, line, start, members, shared, split, narrow_tokens, ITEMS: tl.constexpr):
+    """The items of a group of `members` rows from place `start` on: the parts of each tile side by side."""
+    cuts = tl.cdiv(shared, split)
+    number = tl.cdiv(members, narrow_tokens) * cuts
+    for done in tl.range(0, number, ITEMS):
+        item = done + tl.arange(0, ITEMS)
+        place, key_start = item // cuts * narrow_tokens, item % cuts * split
+        at, valid = narrow + item * 8, item < number
+        tl.store(at, line, valid)
+        tl.store(at + 1, start + place, valid)
+        tl.store(at + 2, tl.minimum(members - place, narrow_tokens), valid)
+        tl.store(at + 3, tl.full([ITEMS], -1, tl.int32), valid)
+        tl.store(at + 4, key_start, valid)
+        tl.store(at + 5, tl.minimum(key_start + split, shared), valid)
+        tl.store(at + 6, item % cuts, valid)
+        tl.store(at + 7, tl.zeros([ITEMS], tl.int32), valid)
 
 
 @triton.jit(do_not_specialize=["rows", "window"])

@@ -54,6 +54,8 @@ class Sizes:
     """Tokens of a step, for the ops of a step's tokens."""
     rows: tuple[tuple[int, int], ...]
     """Decode steps: rows and keys of each."""
+    shared: tuple[tuple[int, int, int], ...]
+    """Decode steps: rows, keys that all of them begin with, and keys that each has of its own behind these."""
     prompts: tuple[tuple[int, int, int], ...]
     """Mixed steps: prompts, new tokens of each, keys in front of them."""
     cold_bytes: int
@@ -64,6 +66,7 @@ LLAMA_3_8B = Sizes(
     4096, 14336, 32, 8, 128, 128256, 16,
     steps=(1, 32, 256, 4096),
     rows=((1, 384), (8, 4200), (64, 512), (128, 160), (256, 1536)),
+    shared=((32, 2000, 128), (256, 2000, 128)),
     prompts=((1, 4096, 0), (1, 2048, 6144), (16, 128, 0)),
     cold_bytes=400_000_000,
 )  # fmt: skip
@@ -85,6 +88,7 @@ def cases(sizes: Sizes, device: torch.device) -> Iterator[Case]:
         yield from _fp8_products(sizes)
         yield from _pointwise(sizes)
         yield from _decode_attention(sizes)
+        yield from _shared_attention(sizes)
         yield from _prompt_attention(sizes)
         yield from _step_inputs(sizes)
         yield from _choices(sizes)
@@ -211,14 +215,18 @@ class _Step:
     fresh: FreshKeys
 
 
-def _attention_step(sizes: Sizes, lengths: list[int], queries: list[int], dtype: torch.dtype) -> _Step:
-    """Rows of `lengths` keys, the last `queries` of them new, on pages of their own in random order."""
+def _attention_step(
+    sizes: Sizes, lengths: list[int], queries: list[int], dtype: torch.dtype, shared: int = 0
+) -> _Step:
+    """Rows of `lengths` keys, the last `queries` of them new, on pages in random order: of their own, but for the first
+    `shared` keys."""
     tokens, rows = sum(queries), len(lengths)
     pages = [-(-length // sizes.page) for length in lengths]
     order = torch.randperm(sum(pages)).to(torch.int32)
     table = torch.zeros(rows, max(pages), dtype=torch.int32)
     for row, ids in enumerate(order.split(pages)):
         table[row, : len(ids)] = ids
+    table[:, : shared // sizes.page] = table[0, : shared // sizes.page].clone()
     kv = _random(sum(pages), 2, sizes.kv_heads, sizes.page, sizes.dim).to(dtype)
     heads = _random(tokens, sizes.heads + 2 * sizes.kv_heads, sizes.dim)
     q, k, v = heads.split((sizes.heads, sizes.kv_heads, sizes.kv_heads), 1)
@@ -230,7 +238,7 @@ def _attention_step(sizes: Sizes, lengths: list[int], queries: list[int], dtype:
     shape = (sizes.heads, sizes.kv_heads, sizes.dim)
     plan = allocate_plan(rows, tokens, *shape, q.device)
     plan = plan.sized(rows, tokens, wide=max(queries) > plan.narrow_tokens)
-    build_plan(plan, query_start, torch.tensor(lengths, dtype=torch.int32))
+    build_plan(plan, query_start, torch.tensor(lengths, dtype=torch.int32), None, table, sizes.page)
     return _Step(q, kv, table, plan, FreshKeys(k, v, slots, torch.zeros(max(lengths), sizes.dim)))
 
 
@@ -247,8 +255,21 @@ def _decode_attention(sizes: Sizes) -> Iterator[Case]:
             )
 
 
-def _decode(sizes: Sizes, rows: int, keys: int, dtype: torch.dtype) -> Run:
-    step = _attention_step(sizes, [keys] * rows, [1] * rows, dtype)
+def _shared_attention(sizes: Sizes) -> Iterator[Case]:
+    for dtype, label in ((torch.bfloat16, ""), (E4M3, ", fp8 pages")):
+        for rows, shared, own in sizes.shared:
+            new = 2 * rows * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.dim
+            num_bytes = 2 * dtype.itemsize * (shared + rows * own) * sizes.kv_heads * sizes.dim + new
+            operations = 4 * rows * (shared + own) * sizes.heads * sizes.dim
+            shape = f"{rows} rows × {own} keys behind {shared} shared{label}"
+            arguments = (sizes, rows, shared + own, dtype, shared)
+            yield _case(
+                "paged_attention", shape, num_bytes, operations, sizes.cold_bytes, _decode, *arguments
+            )
+
+
+def _decode(sizes: Sizes, rows: int, keys: int, dtype: torch.dtype, shared: int = 0) -> Run:
+    step = _attention_step(sizes, [keys] * rows, [1] * rows, dtype, shared)
     scale = torch.ones(2, sizes.kv_heads) if dtype == E4M3 else None
     return lambda: paged_attention_triton(
         step.q, step.kv, step.table, 0.1, None, step.plan, scale, step.fresh
@@ -288,10 +309,10 @@ def _expand(sizes: Sizes, rows: int) -> Run:
 
 
 def _plan(sizes: Sizes, rows: int) -> Run:
-    start, lens = torch.arange(rows + 1, dtype=torch.int32), torch.full((rows,), 101, dtype=torch.int32)
+    start, lens = torch.arange(rows + 1, dtype=torch.int32), torch.full((rows,), 2101, dtype=torch.int32)
     plan = allocate_plan(rows, rows, sizes.heads, sizes.kv_heads, sizes.dim, lens.device)
-    sized = plan.sized(rows, rows, wide=False)
-    return lambda: build_plan(sized, start, lens)
+    sized, table = plan.sized(rows, rows, wide=False), torch.arange(160, dtype=torch.int32).repeat(rows, 1)
+    return lambda: build_plan(sized, start, lens, None, table, sizes.page)
 
 
 def _choices(sizes: Sizes) -> Iterator[Case]:

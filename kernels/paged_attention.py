@@ -5,10 +5,11 @@
 Place in the path: layers → here. CPU tensors go to `kernels/host_attention.py`, CUDA tensors to Triton. Knows no
 model. The G = Hq / Hk query heads of a key head and several query tokens are packed as the rows of one tile
 (m = token · G + head), so that a page is read once for all of them. `kernels/attention_plan.py` says which
-program does what; the last program of a split row to arrive adds the partial results up in the order of the
-splits, so that the sum does not depend on timing. Sums are fp32; P · V is accumulated in fp32 too.
+program does what. Decode rows that begin with the same pages are packed like that too: their shared keys are parts of
+the answers of all of them. Where an answer has several parts, the last program to arrive adds them up in the order of
+the keys, so that the sum does not depend on timing. Sums are fp32; P · V is accumulated in fp32 too.
 
-Bytes of a decode row and layer: 4·Hk·L·D in bf16, half of it in e4m3. Operations of a prefill tile: 4·Hq·D a query and key.
+Bytes of a decode row and layer: 4·Hk·L·D in bf16, half of it in e4m3, shared keys counted once. Operations of a prefill tile: 4·Hq·D a query and key.
 Measured (H200, 32/8 heads of 128, bf16): 256 rows of 1,536 keys 369 µs = 97 % of the read bandwidth, 64 rows of 576
 83 %; 4,096-token prefill 369 µs = 50 % of the matmul rate.
 """
@@ -74,7 +75,7 @@ def paged_attention(
         plan = allocate_plan(
             seq_lens.shape[0], q.shape[0], q.shape[1], kv.shape[2], q.shape[2], q.device, window
         )
-        build_plan(plan, query_start, seq_lens)
+        build_plan(plan, query_start, seq_lens, block_table=block_table, page_size=kv.shape[3])
     return paged_attention_triton(q, kv, block_table, scale, soft_cap, plan, kv_scale)
 
 
@@ -121,9 +122,9 @@ def paged_attention_triton(
         wide_launch = WIDE_LAUNCH_MANY if q.shape[0] > MANY_TOKENS else _WIDE_LAUNCH
         wide_launch = wide_launch if fits else _WIDE_LAUNCH_SMALL
     _narrow[(plan.narrow.shape[0], kv_heads)](
-        q, kv, kv_scale, block_table, out, plan.narrow, plan.counts, plan.partial, plan.stats, plan.arrived,
-        *_fresh_arguments(fresh), scale * _LOG2E, *strides, **shape, KV_HEADS=kv_heads, ROWS=NARROW_ROWS,
-        FIXED=plan.is_fixed, PDL=q.is_cuda, **narrow_launch, **pdl_options(q),
+        q, kv, kv_scale, block_table, out, plan.narrow, plan.counts, plan.prefixes.order if plan.prefixes else None,
+        plan.parts, plan.partial, plan.stats, plan.arrived, *_fresh_arguments(fresh), scale * _LOG2E, *strides,
+        **shape, KV_HEADS=kv_heads, ROWS=NARROW_ROWS, FIXED=plan.is_fixed, PDL=q.is_cuda, **narrow_launch, **pdl_options(q),
     )  # fmt: skip
     if not plan.has_wide:
         return out
@@ -153,11 +154,29 @@ def _store(out_at, acc, total, v_scale, cell):
 
 
 @triton.jit
-def _sum_parts(
+def _arrive(
+    acc, peak, total, partial, stats, parts, arrived, item, index, m, lane, cell, kv_head, dim,
+    HEADS_PER_KV: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    """Leave this item's part of its rows' answers. Every row of the tile finds out for itself whether it is the last."""
+    tile = item * KV_HEADS + kv_head
+    tl.store(partial + (tile * ROWS + m).to(tl.int64)[:, None] * DIM + dim[None, :], acc, cell)
+    tl.store(stats + tile * 2 * ROWS + m, peak, lane)
+    tl.store(stats + tile * 2 * ROWS + ROWS + m, total, lane)
+    all_parts = tl.load(parts + index * 8 + 1, lane, 0) + tl.load(parts + index * 8 + 3, lane, 0)
+    tl.debug_barrier()  # all of this program's stores come before its arrivals
+    seat = arrived + index * KV_HEADS * HEADS_PER_KV + kv_head * HEADS_PER_KV + m % HEADS_PER_KV
+    last = (tl.atomic_add(seat, 1, lane, sem="acq_rel") == all_parts - 1) & lane
+    tl.store(seat, 0, last)
+    return last
+
+
+@triton.jit
+def _sum_splits(
     partial, stats, first, splits, kv_head, m, part, inside,
     KV_HEADS: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr, DIM_PADDED: tl.constexpr,
 ):  # fmt: skip
-    """A split row's sums over its items, the first of which is `first`, in their order."""
+    """A row's sums over its items, the first of which is `first`, in their order."""
     # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
     peak = tl.full([ROWS], -float("inf"), tl.float32)
     for number in tl.range(0, splits, loop_unroll_factor=4):
@@ -176,8 +195,43 @@ def _sum_parts(
 
 
 @triton.jit
+def _sum_parts(
+    partial, stats, parts, index, m, last, is_shared, kv_head, dim,
+    HEADS_PER_KV: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr, DIM_PADDED: tl.constexpr,
+):  # fmt: skip
+    """Sums over the parts of the `last` rows' answers in their order: shared ones, then own ones."""
+    own, shared = tl.load(parts + index * 8, last, 0), tl.load(parts + index * 8 + 2, last, 0)
+    own_parts, shared_parts = tl.load(parts + index * 8 + 1, last, 0), tl.load(parts + index * 8 + 3, last, 0)
+    # The row of an item's tile that holds this query and head: rows that share have one token.
+    shared_m = tl.load(parts + index * 8 + 4, last, 0) * HEADS_PER_KV + m % HEADS_PER_KV
+    own_m = tl.where(is_shared, m % HEADS_PER_KV, m)
+    all_parts = own_parts + shared_parts
+    most = tl.max(all_parts, 0)
+    # .cg: other programs wrote these; this multiprocessor's L1 may be stale.
+    peak = tl.full([ROWS], -float("inf"), tl.float32)
+    for number in tl.range(0, most):
+        item = tl.where(number < shared_parts, shared + number, own + number - shared_parts)
+        at = stats + (item * KV_HEADS + kv_head) * 2 * ROWS + tl.where(number < shared_parts, shared_m, own_m)
+        peak = tl.maximum(peak, tl.load(at, number < all_parts, -float("inf"), cache_modifier=".cg"))
+    safe = tl.where(peak == -float("inf"), 0.0, peak)
+    acc = tl.zeros([ROWS, DIM_PADDED], tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for number in tl.range(0, most, loop_unroll_factor=4):
+        there = number < all_parts
+        item = tl.where(number < shared_parts, shared + number, own + number - shared_parts)
+        tile, row = item * KV_HEADS + kv_head, tl.where(number < shared_parts, shared_m, own_m)
+        at = stats + tile * 2 * ROWS + row
+        share = tl.exp2(tl.load(at, there, -float("inf"), cache_modifier=".cg") - safe)
+        total += tl.load(at + ROWS, there, 0, cache_modifier=".cg") * share
+        part = partial + (tile * ROWS + row).to(tl.int64)[:, None] * DIM + dim[None, :]
+        cell = there[:, None] & (dim < DIM)[None, :]
+        acc += tl.load(part, cell, 0, cache_modifier=".cg") * share[:, None]
+    return acc, total
+
+
+@triton.jit
 def _narrow(
-    q, kv, kv_scale, block_table, out, items, counts, partial, stats, arrived,
+    q, kv, kv_scale, block_table, out, items, counts, order, parts, partial, stats, arrived,
     fresh_k, fresh_v, slots, cos_sin, q_weight, k_weight, eps, k_token, k_head, scale,
     q_token, q_head, out_token, page_stride, v_stride, head_stride, table_stride,
     HEADS_PER_KV: tl.constexpr, DIM: tl.constexpr, DIM_PADDED: tl.constexpr, PAGE: tl.constexpr,
@@ -192,9 +246,8 @@ def _narrow(
     at = items + item * 8
     row, first, count, position = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
     key_start, key_end = tl.load(at + 4), tl.load(at + 5)
-    split, splits = tl.load(at + 6), tl.load(at + 7)
     # In a fixed plan this many places at the front of the tile are empty.
-    skip = split if FIXED else 0
+    skip = tl.load(at + 6) if FIXED else 0
     key_low = key_start
     if WINDOW > 0:
         key_low = tl.maximum(key_start, position + skip - WINDOW + 1)
@@ -202,17 +255,22 @@ def _narrow(
     m = tl.arange(0, ROWS)
     dim = tl.arange(0, DIM_PADDED)
     token, head = m // HEADS_PER_KV, kv_head * HEADS_PER_KV + m % HEADS_PER_KV
-    cell = (token < count)[:, None] & (dim < DIM)[None, :]
+    lane = token < count
     if FIXED:
-        cell = cell & (token >= skip)[:, None]
-    index = (first + token).to(tl.int64)[:, None]
-    q_at = q + index * q_token + head[:, None] * q_head
+        lane = lane & (token >= skip)
+    cell = lane[:, None] & (dim < DIM)[None, :]
+    index, query = first + token, position + token
+    if order is not None:
+        # A shared item: each of its tokens is another row's.
+        place, elsewhere = order + index * 2, lane & (query < token)
+        index, query = tl.load(place, elsewhere, index), tl.load(place + 1, elsewhere, query)
+    q_at = q + index.to(tl.int64)[:, None] * q_token + head[:, None] * q_head
     if fresh_k is None:
         q_tile = tl.load(q_at + dim[None, :], cell, 0)
     else:
-        angle = cos_sin + (position + token).to(tl.int64)[:, None] * DIM
+        angle = cos_sin + query.to(tl.int64)[:, None] * DIM
         q_tile = load_rotated(q_at, q_weight, eps, angle, dim, cell, DIM).to(q.dtype.element_ty)
-        if key_end > position:
+        if (key_end > position) & (position >= 0):
             write_fresh(
                 fresh_k, fresh_v, slots, cos_sin, k_weight, eps, kv + kv_head * head_stride, kv_scale, first, count,
                 position, key_start, key_end, kv_head, k_token, k_head, page_stride, v_stride, dim, ROWS, DIM, PAGE,
@@ -229,30 +287,69 @@ def _narrow(
         coming = pages_of(table, start + STEP, key_end, PAGE, STEP, True)
         acc, odd, peak, total = attend(
             q_tile, acc, odd, peak, total, kv + kv_head * head_stride, page, start, key_low, key_end,
-            position + token, scale, page_stride, v_stride, dim,
+            query, scale, page_stride, v_stride, dim,
             True, DIM, DIM_PADDED, PAGE, STEP, WINDOW, SOFT_CAP, PRECISION,
         )  # fmt: skip
     acc = whole(acc, odd, kv, ROWS, DIM_PADDED)
-    out_at = out + index * out_token + head[:, None] * DIM + dim[None, :]
+    out_at = out + index.to(tl.int64)[:, None] * out_token + head[:, None] * DIM + dim[None, :]
+    splits = tl.load(at + 7)
     if splits == 1:
         _store(out_at, acc, total, v_scale, cell)
         return
-
-    inside = (dim < DIM)[None, :]
-    tile = (item * KV_HEADS + kv_head).to(tl.int64)
-    part = m[:, None] * DIM + dim[None, :]
-    tl.store(partial + tile * ROWS * DIM + part, acc, inside)
-    tl.store(stats + tile * 2 * ROWS + m, peak)
-    tl.store(stats + tile * 2 * ROWS + ROWS + m, total)
-    tl.debug_barrier()  # all of this program's stores come before its arrival
-    seat = arrived + row * KV_HEADS + kv_head
-    if tl.atomic_add(seat, 1, sem="acq_rel") < splits - 1:
+    if splits > 1:
+        # A row that shares nothing, which is the usual one: its parts lie side by side, and have one end.
+        inside = (dim < DIM)[None, :]
+        tile = (item * KV_HEADS + kv_head).to(tl.int64)
+        part = m[:, None] * DIM + dim[None, :]
+        tl.store(partial + tile * ROWS * DIM + part, acc, inside)
+        tl.store(stats + tile * 2 * ROWS + m, peak)
+        tl.store(stats + tile * 2 * ROWS + ROWS + m, total)
+        tl.debug_barrier()  # all of this program's stores come before its arrival
+        seat = arrived + (first * KV_HEADS + kv_head) * HEADS_PER_KV
+        if tl.atomic_add(seat, 1, sem="acq_rel") < splits - 1:
+            return
+        tl.store(seat, 0)
+        acc, total = _sum_splits(
+            partial,
+            stats,
+            item - tl.load(at + 6),
+            splits,
+            kv_head,
+            m,
+            part,
+            inside,
+            KV_HEADS,
+            ROWS,
+            DIM,
+            DIM_PADDED,
+        )
+        _store(out_at, acc, total, v_scale, cell)
         return
-    tl.store(seat, 0)
-    acc, total = _sum_parts(
-        partial, stats, item - split, splits, kv_head, m, part, inside, KV_HEADS, ROWS, DIM, DIM_PADDED
-    )
-    _store(out_at, acc, total, v_scale, cell)
+
+    if order is not None:
+        last = _arrive(
+            acc, peak, total, partial, stats, parts, arrived, item, index, m, lane, cell, kv_head, dim, HEADS_PER_KV,
+            KV_HEADS, ROWS, DIM,
+        )  # fmt: skip
+        if tl.max(last.to(tl.int32), 0) == 0:
+            return
+        acc, total = _sum_parts(
+            partial,
+            stats,
+            parts,
+            index,
+            m,
+            last,
+            position < 0,
+            kv_head,
+            dim,
+            HEADS_PER_KV,
+            KV_HEADS,
+            ROWS,
+            DIM,
+            DIM_PADDED,
+        )
+        _store(out_at, acc, total, v_scale, cell & last[:, None])
 
 
 @triton.jit

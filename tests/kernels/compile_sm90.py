@@ -46,7 +46,7 @@ from kernels.small_matmul import MAX_ROWS, small_matmul_triton
 from kernels.small_tiles import choose_tile
 from kernels.survivors import allocate_survivors, find_survivors
 
-HEADS, KV_HEADS, DIM, HIDDEN, FFN, TOKENS, ROWS = 32, 8, 128, 4096, 14336, 48, 3
+HEADS, KV_HEADS, DIM, HIDDEN, FFN, TOKENS, ROWS = 32, 8, 128, 4096, 14336, 48, 4
 VOCABS = (128256, 262144)
 POINTERS = {
     torch.float32: "*fp32",
@@ -130,8 +130,8 @@ def main() -> None:
             rope_and_cache_triton(q, k, v, slots, torch.zeros(64, DIM), kv, slots, norm, norm, kv_scale=scale)
     for window in (None, 512):
         plan = allocate_plan(ROWS, TOKENS, HEADS, KV_HEADS, DIM, x.device, window)
-        build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32))
-        table = torch.zeros(ROWS, 16, dtype=torch.int32)
+        table, lens = torch.zeros(ROWS, 16, dtype=torch.int32), torch.zeros(ROWS, dtype=torch.int32)
+        build_plan(plan, torch.zeros(ROWS + 1, dtype=torch.int32), lens, lens, table, 16)
         for launch in (None, WIDE_LAUNCH_MANY):
             for kv, scale in zip(pools, scales, strict=True):
                 paged_attention_triton(q, kv, table, 0.1, None, plan, scale, wide_launch=launch)

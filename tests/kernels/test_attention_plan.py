@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels.attention_plan import KEY_STEP, AttentionPlan, allocate_plan, build_plan
+from kernels.attention_plan import KEY_STEP, NARROW_ROWS, AttentionPlan, allocate_plan, build_plan
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -130,3 +130,106 @@ def test_all_items_of_a_large_step_fit() -> None:
     assert int(plan.counts[1]) <= plan.wide.shape[0]
     assert sum(item[2] for item in wide) == 1305
     assert max(item[2] for item in wide) == plan.wide_tokens
+
+
+PAGE = 16
+
+
+def _sharing_plan(heads: int, groups: list[tuple[int, int]], others: list[tuple[int, int]]) -> AttentionPlan:
+    """`groups` are (rows, pages that they begin with), `others` rows as `_plan` takes them. The plan's rows stand in a
+    random order, and so do the table's."""
+    rows = [
+        (1, pages * PAGE + int(torch.randint(1, 150, ())), group)
+        for group, (size, pages) in enumerate(groups)
+        for _ in range(size)
+    ]
+    rows += [(queries, length, -1) for queries, length in others]
+    rows = [rows[place] for place in torch.randperm(len(rows)).tolist()]
+    starts = torch.tensor([0, *[row[0] for row in rows]]).cumsum(0).to(torch.int32)
+    lens = torch.tensor([row[1] for row in rows], dtype=torch.int32)
+    lines = torch.randperm(len(rows) + 2)[: len(rows)].to(torch.int32)
+    table = torch.arange((len(rows) + 2) * 80, dtype=torch.int32).view(-1, 80)
+    for line, (_, _, group) in zip(lines.tolist(), rows, strict=True):
+        if group >= 0:
+            table[line, : groups[group][1]] = -10 - 100 * group - torch.arange(groups[group][1])
+    plan = allocate_plan(
+        len(rows), int(starts[-1]), heads, KV_HEADS, DIM, starts.device, programs=24, min_split=64
+    )
+    plan = plan.sized(len(rows), int(starts[-1]))
+    for scratch in (plan.narrow, plan.parts):
+        scratch.fill_(-7)
+    build_plan(plan, starts, lens, lines, table, PAGE)
+    assert int(plan.counts[0]) <= plan.narrow.shape[0]
+    assert plan.narrow.shape[0] <= plan.partial.shape[0]
+    _check_cover(
+        plan,
+        starts.tolist(),
+        lens.tolist(),
+        lines.tolist(),
+        [groups[row[2]][1] * PAGE if row[2] >= 0 else 0 for row in rows],
+    )
+    return plan
+
+
+def _check_cover(
+    plan: AttentionPlan, starts: list[int], lens: list[int], lines: list[int], shared: list[int]
+) -> None:
+    """Every key of a narrow row is in one item; of a row that shares, `parts` names its items in the order of the keys."""
+    assert plan.prefixes is not None
+    order, narrow = plan.prefixes.order.tolist(), _items(plan)[0]
+    used = [0] * len(narrow)
+    for row, length in enumerate(lens):
+        first, count = starts[row], starts[row + 1] - starts[row]
+        if not 0 < count <= plan.narrow_tokens:
+            continue
+        own, own_parts, shared_first, shared_parts, place = plan.parts[first, :5].tolist()
+        if not shared[row]:
+            (own, *others) = [at for at, item in enumerate(narrow) if item[3] >= 0 and item[1] == first]
+            assert others == list(range(own + 1, own + 1 + len(others)))
+            own_parts, shared_parts = 1 + len(others), 0
+        end = 0
+        for number in range(shared_parts):
+            item = narrow[shared_first + number]
+            assert item[3] == -1
+            assert place < item[2] <= plan.narrow_tokens
+            assert order[item[1] + place] == [first, length - 1]
+            assert item[4] == end < item[5]
+            assert item[6:] == [number, 0]
+            end = item[5]
+            used[shared_first + number] += 1
+        assert end == shared[row] // KEY_STEP * KEY_STEP
+        for number in range(own_parts):
+            line, token, tokens, position, low, high, split, parts = narrow[own + number]
+            assert (line, token, tokens, position) == (lines[row], first, count, length - count)
+            assert low == end < high
+            assert (split, parts) == (number, 0 if shared_parts else own_parts)
+            end = high
+            used[own + number] += 1
+        assert end == length
+    assert used == [1 if item[3] >= 0 else item[2] for item in narrow]
+
+
+@pytest.mark.parametrize("heads", [4, 6, 8, 10, 14])
+def test_rows_that_share_and_rows_that_do_not_cover_their_keys_once(heads: int) -> None:
+    """Groups of every size, tiles that are full and tiles that are not, beside prompts and empty rows."""
+    sizes = [4, 5, NARROW_ROWS, 7]
+    groups = [(size, int(torch.randint(16, 60, ()))) for size in sizes]
+    plan = _sharing_plan(heads, groups, [(0, 0), (1, 40), (2, 700), (60, 400), (1, 900), (0, 0), (1, 1)])
+    shared = [item for item in _items(plan)[0] if item[3] < 0]
+    assert shared == _items(plan)[0][: len(shared)], "the longest come first"
+
+
+@pytest.mark.parametrize("sizes", [[4], [5], [4] * 9, [5] * 9, [33]])
+def test_all_shared_items_fit(sizes: list[int]) -> None:
+    plan = _sharing_plan(8, [(size, 40) for size in sizes], [])
+    tiles = sum(-(-size // plan.narrow_tokens) for size in sizes)
+    assert sum(item[4] == 0 for item in _items(plan)[0] if item[3] < 0) == tiles
+
+
+def test_few_rows_and_plans_of_one_row_a_tile_share_nothing() -> None:
+    device = torch.zeros(1).device
+    assert allocate_plan(9, 9, 32, 2, DIM, device).prefixes is None
+    assert allocate_plan(9, 9, HEADS, KV_HEADS, DIM, device, 4096).prefixes is None
+    assert allocate_plan(9, 9, HEADS, KV_HEADS, DIM, device, is_fixed=True).prefixes is None
+    plan = _sharing_plan(8, [], [(1, 600)] * 3)
+    assert all(item[3] >= 0 for item in _items(plan)[0])

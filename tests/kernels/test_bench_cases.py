@@ -7,7 +7,18 @@ import torch
 from kernels.bench_cases import LLAMA_3_8B, Sizes, cases
 
 TINY = Sizes(
-    64, 48, 4, 2, 16, 300, 16, steps=(1, 3), rows=((1, 40), (3, 17)), prompts=((2, 20, 3),), cold_bytes=0
+    64,
+    48,
+    4,
+    2,
+    16,
+    300,
+    16,
+    steps=(1, 3),
+    rows=((1, 40), (3, 17)),
+    shared=((4, 272, 9),),
+    prompts=((2, 20, 3),),
+    cold_bytes=0,
 )
 TIMED = {
     "matvec", "small_matmul", "matmul_fp8", "rms_norm", "gated_act", "quantize", "rope_and_cache",

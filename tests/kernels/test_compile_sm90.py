@@ -28,6 +28,7 @@ def test_no_spills_and_shared_memory_fits() -> None:
         "_rope_and_cache",
         "_build",
         "_build_fixed",
+        "_share",
         "_matvec",
         "_gated_matvec",
         "_matmul_fp8",

@@ -58,7 +58,7 @@ def _planned(
     plan.partial.fill_(float("nan"))
     plan.stats.fill_(float("nan"))
     for _ in range(2):
-        build_plan(plan, query_start, seq_lens)
+        build_plan(plan, query_start, seq_lens, block_table=block_table, page_size=kv.shape[3])
         out = paged_attention_triton(q, kv, block_table, scale, soft_cap, plan, kv_scale)
     assert not plan.arrived.any()
     return out
