@@ -51,9 +51,13 @@ class Ask:
         logprobs = [
             value for choice in choices for value in (choice.get("logprobs") or {}).get("token_logprobs", [])
         ]
-        if body.get("logprobs") is not None and (len(logprobs) != made or not all(v <= 0 for v in logprobs)):
+        # The token that ends a text is counted, but is no part of it.
+        shown = made - sum(choice["finish_reason"] == "stop" for choice in choices)
+        if body.get("logprobs") is not None and (
+            len(logprobs) != shown or any(value > 0 for value in logprobs)
+        ):
             faults.append(
-                f"{len(logprobs)} log-probabilities of {made} tokens, the largest {max(logprobs, default=0)}"
+                f"{len(logprobs)} log-probabilities of {shown} tokens, the largest {max(logprobs, default=0)}"
             )
         return faults
 

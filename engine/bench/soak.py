@@ -44,7 +44,7 @@ class Soak:
     tokens: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     memory: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    """Seconds since the start, and bytes: of the host ("host") and of the device ("device")."""
+    """Seconds since the start, and bytes: of each process, of all of them ("host") and of the device ("device")."""
 
 
 async def soak(
@@ -140,7 +140,8 @@ async def _becomes_idle(session: aiohttp.ClientSession, target: Target, within_s
 async def _watch(seen: Soak, pid: int) -> None:
     began = time.monotonic()
     while True:
-        sample = {"host": sum(_resident(each) for each in _tree(pid))}
+        sample = {f"{_command(each)} {each}": _resident(each) for each in _tree(pid)}
+        sample["host"] = sum(sample.values())
         if (device := await asyncio.to_thread(_device_bytes)) is not None:
             sample["device"] = device
         seen.memory.append((time.monotonic() - began, sample))
@@ -157,6 +158,15 @@ def _tree(pid: int) -> Iterator[int]:
             continue  # the thread has just ended
         for child in children:
             yield from _tree(int(child))
+
+
+def _command(pid: int) -> str:
+    """The engine's command that a process runs; empty for one that has just ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return next(iter(words[words.index("engine") + 1 :]), "") if "engine" in words else Path(words[0]).name
 
 
 def _resident(pid: int) -> int:
@@ -182,7 +192,7 @@ def _device_bytes() -> int | None:
 
 def growth(memory: Sequence[tuple[float, dict[str, int]]], name: str) -> float:
     """Of the mean, a minute: the slope of the straight line that fits the last half best."""
-    half = [(at / 60, sample[name]) for at, sample in memory[len(memory) // 2 :]]
+    half = [(at / 60, sample.get(name, 0)) for at, sample in memory[len(memory) // 2 :]]
     mean_at = sum(at for at, _ in half) / len(half)
     mean = sum(size for _, size in half) / len(half)
     spread = sum((at - mean_at) ** 2 for at, _ in half)
@@ -203,12 +213,12 @@ def main(argv: Sequence[str]) -> int:
         f"{seen.faults.total()} faults\n"
     )
     for name in seen.memory[-1][1]:
-        amounts = [sample[name] >> 20 for _, sample in seen.memory]
+        amounts = [sample.get(name, 0) >> 20 for _, sample in seen.memory]
         rate = growth(seen.memory, name)
         sys.stdout.write(
             f"{name}: {amounts[0]} MiB, {amounts[len(amounts) // 2]}, {amounts[-1]}; {rate:+.3%} a minute\n"
         )
-        if rate > GROWTH_MAX:
+        if rate > GROWTH_MAX and name in ("host", "device"):
             faults[f"{name} memory grows by {rate:.2%} a minute"] = 1
     sys.stdout.writelines(f"FAULT {number} times: {fault}\n" for fault, number in faults.items())
     return 1 if faults else 0

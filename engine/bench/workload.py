@@ -22,9 +22,11 @@ class Workload:
     """Token ids are drawn from this half-open range: ordinary ones in the vocabularies that matter."""
 
     def prompt(self, index: int) -> list[int]:
-        """The same for the same workload and index, whatever process makes it. Workloads of other lengths share nothing, so
+        """The same for the same workload and index, whatever process makes it. Workloads of another size share nothing, so
         that a run never finds its prompts in the server's prefix cache because of one before it."""
-        lengths = f"{self.shared_prefix_tokens}+{self.prompt_tokens}/{self.output_tokens}"
+        lengths = (
+            f"{self.num_requests} x {self.shared_prefix_tokens}+{self.prompt_tokens}/{self.output_tokens}"
+        )
         prefix = random.Random(f"{self.seed} {lengths} prefix")
         own = random.Random(f"{self.seed} {lengths} {index}")
         return [prefix.randrange(*self.vocab) for _ in range(self.shared_prefix_tokens)] + [

@@ -49,6 +49,8 @@ def test_a_right_answer_has_no_fault() -> None:
     assert _ask(n=2).faults(USAGE | {"completion_tokens": 4}, [GOOD, GOOD]) == []
     assert _ask(logprobs=1).faults(USAGE, [GOOD | {"logprobs": {"token_logprobs": [-1.0, 0.0]}}]) == []
     assert _ask(**SCHEMA).faults(USAGE, [{"finish_reason": "stop", "text": PART}]) == []
+    ended = {"finish_reason": "stop", "text": "north", "logprobs": {"token_logprobs": [-1.0]}}
+    assert _ask(logprobs=0, ignore_eos=False).faults(USAGE, [ended]) == []
     assert _ask(**SCHEMA).faults(USAGE, [{"finish_reason": "length", "text": PART[:5]}]) == []
 
 
