@@ -252,34 +252,19 @@ def _build(
         low_mine = _lowest_key(position, window, STEP)
         shared_first, shared_parts, place = 0, 0, 0
         if prefixes is not None:
-            at = prefixes + mine * 8
-            low_mine, rank, leader = tl.load(at), tl.load(at + 2), tl.load(at + 3)
+            low_mine = tl.load(prefixes + mine * 8)
             if low_mine > 0:
-                begin = tl.sum(tl.where(row < leader, shared_items, 0), 0)
-                split, shared_parts = _cut(low_mine, longest, STEP)
-                shared_first, place = begin + rank // narrow_tokens * shared_parts, rank % narrow_tokens
-                start = tl.load(at + 4)
-                tl.store(order + (start + rank) * 2, first)
-                tl.store(order + (start + rank) * 2 + 1, position)
-                if rank == 0:
-                    members = tl.load(at + 1)
-                    _write_shared(
-                        narrow + begin * 8, line, start, members, low_mine, split, narrow_tokens, ITEMS
-                    )
+                leader = tl.load(prefixes + mine * 8 + 3)
+                shared_first, shared_parts, place = _share_keys(
+                    prefixes + mine * 8, order, narrow, tl.sum(tl.where(row < leader, shared_items, 0), 0), line, first,
+                    position, low_mine, longest, narrow_tokens, ITEMS, STEP,
+                )  # fmt: skip
         begin = all_shared + tl.sum(tl.where(row < mine, splits, 0), 0)
         split, number = _cut(length_mine - low_mine, longest, STEP)
         _write_own(
-            narrow + begin * 8,
-            line,
-            first,
-            count_mine,
-            position,
-            low_mine,
-            split,
-            number,
-            tl.where(shared_parts > 0, 0, number),
-            ITEMS,
-        )
+            narrow + begin * 8, line, first, count_mine, position, low_mine, split, number,
+            tl.where(shared_parts > 0, 0, number), ITEMS,
+        )  # fmt: skip
         if shared_parts > 0:
             at = parts + first * 8
             tl.store(at, begin)
@@ -287,6 +272,23 @@ def _build(
             tl.store(at + 2, shared_first)
             tl.store(at + 3, shared_parts)
             tl.store(at + 4, place)
+
+
+@triton.jit
+def _share_keys(
+    of_row, order, narrow, begin, line, first, position, shared, longest, narrow_tokens,
+    ITEMS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """Take a row's place in its group, whose items begin with `begin`; its first row writes them. Returns the first item
+    of the row's tile, the tile's items, and the row's place in the tile."""
+    rank, start = tl.load(of_row + 2), tl.load(of_row + 4)
+    split, parts = _cut(shared, longest, STEP)
+    tl.store(order + (start + rank) * 2, first)
+    tl.store(order + (start + rank) * 2 + 1, position)
+    if rank == 0:
+        members = tl.load(of_row + 1)
+        _write_shared(narrow + begin * 8, line, start, members, shared, split, narrow_tokens, ITEMS)
+    return begin + rank // narrow_tokens * parts, parts, rank % narrow_tokens
 
 
 @triton.jit
