@@ -24,6 +24,7 @@ Bytes: 16·R read by every row, 32 or 16 an item written; bound by latency.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -152,7 +153,7 @@ def _narrow_capacity(rows: int, num_splits: int, tile_rows: int) -> int:
     """Items that `rows` narrow rows can need, with shared ones of `tile_rows` rows (0: none)."""
     # Every row and every shared tile is one, and what they are cut into is `goal` more (see `_build`).
     whole = rows + (most_tiles(rows, tile_rows) if tile_rows else 0)
-    return max(num_splits, whole + triton.cdiv(num_splits, 2))
+    return max(num_splits, whole + math.ceil(num_splits / 2))
 
 
 def build_plan(

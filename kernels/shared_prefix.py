@@ -15,6 +15,7 @@ Bytes: 4 a row and anchor by every row, 8 a page and row that is compared; bound
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -57,9 +58,8 @@ def most_tiles(rows: int, tile_rows: int) -> int:
     """Tiles of up to `tile_rows` rows that the groups among `rows` rows can fill, each with tiles of its own."""
     if rows < LEAST_ROWS:
         return 0
-    return max(
-        rows * triton.cdiv(size, tile_rows) // size for size in range(LEAST_ROWS, LEAST_ROWS + tile_rows)
-    )
+    sizes = range(LEAST_ROWS, LEAST_ROWS + tile_rows)
+    return max(rows * math.ceil(size / tile_rows) // size for size in sizes)
 
 
 def find_prefixes(
