@@ -15,7 +15,7 @@ COPY kernels kernels
 COPY migrations migrations
 COPY workbench workbench
 RUN python -m venv /opt/tollway \
-    && /opt/tollway/bin/pip install --no-cache-dir -c constraints.txt '.[gateway,kubernetes]'
+    && /opt/tollway/bin/pip install --no-cache-dir -c constraints.txt '.[gateway,kubernetes,traces]'
 
 FROM ${PYTHON}
 RUN useradd --uid 10001 --home-dir /var/lib/tollway --create-home tollway \
