@@ -117,7 +117,7 @@ class _Maker:
                 "volumeClaimTemplates": [{"metadata": {"name": "journal"}, "spec": claim}],
                 "template": {
                     "metadata": {"labels": labels},
-                    "spec": self._pod(self._engine(self._command()), journal=True),
+                    "spec": self._pod(self._engine(self._command())),
                 },
             },
         }
@@ -142,14 +142,11 @@ class _Maker:
                     "size": self.needs.hosts,
                     # One of them alone computes nothing.
                     "restartPolicy": "RecreateGroupOnPodRestart",
-                    "leaderTemplate": {
-                        "metadata": {"labels": labels},
-                        "spec": self._pod(leader, journal=False),
-                    },
+                    "leaderTemplate": {"metadata": {"labels": labels}, "spec": self._pod(leader)},
                     "workerTemplate": {
                         # No engine to Services and policies: nobody but its leader speaks to it.
                         "metadata": {"labels": labels | {"app.kubernetes.io/component": "engine-worker"}},
-                        "spec": self._pod(worker, journal=False),
+                        "spec": self._pod(worker),
                     },
                 },
             },
@@ -158,7 +155,7 @@ class _Maker:
     def _labels(self) -> Object:
         return _LABELS | {"app.kubernetes.io/instance": self.pool, REPLICA_LABEL: self.replica_id}
 
-    def _pod(self, container: Object, *, journal: bool) -> Object:
+    def _pod(self, container: Object) -> Object:
         template = self.template
         volumes: list[Object] = [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": template.shm_size}},
@@ -185,7 +182,6 @@ class _Maker:
             pod["tolerations"] = list(template.tolerations)
         if template.pull_secrets:
             pod["imagePullSecrets"] = [{"name": name} for name in template.pull_secrets]
-        assert journal or self.needs.hosts > 1
         return pod
 
     def _engine(self, command: tuple[str, ...]) -> Object:
