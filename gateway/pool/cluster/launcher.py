@@ -112,19 +112,12 @@ class KubernetesLauncher:
         return Running(None, name=name_of(replica_id))
 
     async def find(self, replica_id: ReplicaId, mark: ProcessMark | None) -> Running | None:
-        name = name_of(replica_id)
-        try:
-            picture = await self._look()
-        except ClusterUnavailable as error:
-            self._log.warning("cluster is silent", error=str(error))
-            return Running(None, name=name)
-        return Running(None, name=name) if name in picture.workloads else None
+        name, picture = name_of(replica_id), await self._glance()
+        return Running(None, name=name) if picture is None or name in picture.workloads else None
 
     async def observe(self, running: Running) -> Observed:
-        try:
-            picture = await self._look()
-        except ClusterUnavailable as error:
-            self._log.warning("cluster is silent", error=str(error))
+        picture = await self._glance()
+        if picture is None:
             return Observed(alive=True)
         workload = picture.workloads.get(running.name)
         if workload is None:
@@ -171,6 +164,14 @@ class KubernetesLauncher:
     async def _end(self, pod: PodSeen) -> None:
         overdue = pod.leaving_at is not None and self._clock.now() > pod.leaving_at + FORCED_AFTER
         await self._api.delete_pod(pod, 0 if overdue else 1)
+
+    async def _glance(self) -> _Picture | None:
+        """None while the API server does not answer."""
+        try:
+            return await self._look()
+        except ClusterUnavailable as error:
+            self._log.warning("cluster is silent", error=str(error))
+            return None
 
     async def _look(self) -> _Picture:
         async with self._looking:
