@@ -2,7 +2,7 @@
 
 Place: under the cluster's launcher. Its verbs are those of the Role in `deploy/kustomize/components/cluster-pools`, which a
 test compares. A call that fails for want of the server raises ClusterUnavailable at once: the supervisor comes again in
-its next step, and not before the server's own `Retry-After`. Knows no replicas.
+its next step, and not before the server's own `Retry-After`. One that hangs is waited for once in a step. Knows no replicas.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,6 +23,8 @@ __all__ = ["AlreadyThere", "ClusterApi", "ClusterUnavailable", "PodSeen", "Refus
 
 TIMEOUT_S = 4.0
 """Less than a lease: a supervisor that waits for a server must not lose its own."""
+PAUSE_S = 1.0
+"""After a call that took that long: whoever asked in the same step is not made to wait as long once more."""
 _PAGE = 500
 _LISTS_MAX = 3
 _RETRY_AFTER_MAX_S = 60.0
@@ -200,12 +202,14 @@ class ClusterApi:
         if self._clock.monotonic() < self._not_before:
             if isinstance(call, Coroutine):
                 call.close()
-            raise ClusterUnavailable("the API server asked to be left alone for a while")
+            raise ClusterUnavailable("the API server is left alone for a while")
         try:
             return await call
         except ApiException as error:
             raise self._meaning(error) from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                self._not_before = self._clock.monotonic() + PAUSE_S
             raise ClusterUnavailable(f"{type(error).__name__}: {error}") from None
 
     def _meaning(self, error: ApiException) -> Exception:

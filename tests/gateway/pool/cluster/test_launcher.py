@@ -13,6 +13,7 @@ from gateway.pool.cluster.manifest import name_of
 from gateway.pool.launcher import Assignment, LaunchError, LauncherUnavailable
 from gateway.pool.repository import LeaseLost
 from tests.gateway.pool.cluster.conftest import IMAGE, Yard, spec
+from tests.patience import LONG_S
 from tests.tidy.tree import ROOT
 
 
@@ -197,6 +198,22 @@ async def test_a_server_that_hangs_is_given_up(yard: Yard, monkeypatch: pytest.M
     monkeypatch.setattr("gateway.pool.cluster.api.TIMEOUT_S", 60.0)
     (after,) = await yard.until_ready()
     assert (after.epoch, after.restarts) == (before.epoch, 0)
+
+
+async def test_a_server_that_hangs_is_waited_for_once_however_many_replicas_there_are(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a handful of them would outlast the supervisor's lease."""
+    await yard.want(spec(min_replicas=4))
+    before = await yard.until_ready(4)
+    monkeypatch.setattr("gateway.pool.cluster.api.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("gateway.pool.cluster.api.PAUSE_S", LONG_S)
+    yard.cluster.misbehave("list", "statefulsets", hang=True, times=8)
+    await yard.supervisor.step()
+    assert len(yard.cluster.faults) == 7
+    assert [(one.epoch, one.state) for one in await yard.replicas()] == [
+        (one.epoch, "ready") for one in before
+    ]
 
 
 async def test_what_cannot_be_ended_now_is_ended_later(yard: Yard) -> None:
