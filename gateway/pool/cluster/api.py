@@ -86,7 +86,7 @@ class ClusterApi:
 
             def page(token: str | None, of: Workload = workload) -> Awaitable[Any]:
                 call: Awaitable[Any] = api.list_namespaced_custom_object(
-                    of.group, of.version, self.namespace, of.plural, _continue=token, **_listing(labels)
+                    *self._where(of), _continue=token, **_listing(labels)
                 )
                 return call
 
@@ -114,13 +114,7 @@ class ClusterApi:
         api = client.CustomObjectsApi(self._open())
         await self._call(
             api.create_namespaced_custom_object(
-                workload.group,
-                workload.version,
-                self.namespace,
-                workload.plural,
-                body,
-                field_validation="Strict",
-                _request_timeout=TIMEOUT_S,
+                *self._where(workload), body, field_validation="Strict", _request_timeout=TIMEOUT_S
             )
         )
 
@@ -129,10 +123,7 @@ class ClusterApi:
         api = client.CustomObjectsApi(self._open())
         await self._forgiving(
             api.patch_namespaced_custom_object(
-                seen.workload.group,
-                seen.workload.version,
-                self.namespace,
-                seen.workload.plural,
+                *self._where(seen.workload),
                 seen.name,
                 {"metadata": {"uid": seen.uid}, "spec": {"replicas": 0}},
                 _content_type="application/merge-patch+json",
@@ -145,10 +136,7 @@ class ClusterApi:
         api = client.CustomObjectsApi(self._open())
         await self._forgiving(
             api.delete_namespaced_custom_object(
-                seen.workload.group,
-                seen.workload.version,
-                self.namespace,
-                seen.workload.plural,
+                *self._where(seen.workload),
                 seen.name,
                 body=_only(seen.uid, propagation="Background"),
                 _request_timeout=TIMEOUT_S,
@@ -166,6 +154,9 @@ class ClusterApi:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
+
+    def _where(self, workload: Workload) -> tuple[str, str, str, str]:
+        return workload.group, workload.version, self.namespace, workload.plural
 
     def _open(self) -> client.ApiClient:
         """Belongs to the loop that first asks."""
