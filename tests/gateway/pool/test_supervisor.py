@@ -2,78 +2,41 @@
 
 import asyncio
 import json
-import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from gateway.clock import SystemClock
 from gateway.db import Database
 from gateway.ids import PoolId, ReplicaId
-from gateway.keyring import Keyring
-from gateway.obs.metrics import Metrics
-from gateway.pool.access import PoolAccess
 from gateway.pool.local import LocalLauncher
-from gateway.pool.models import Pool
 from gateway.pool.nodes import NodeState, node_states
-from gateway.pool.plan import Limits
 from gateway.pool.probe import Probe
-from gateway.pool.repository import LeaseLost, PoolRepository
-from gateway.pool.spec import EngineSpec
-from gateway.pool.static import StaticLauncher
+from gateway.pool.repository import LeaseLost
 from gateway.pool.supervisor import Supervisor
 from gateway.pool.views import ReplicaView
 from tests.gateway.pool.conftest import stub_spec, until, with_tools
 from tests.gateway.pool.devices.smi import FIRST, SECOND, h200, say
+from tests.gateway.pool.stepping import Stepped
 from tests.patience import LONG_S
 
 NODE = "node"
 
 
-def no_ring() -> Keyring:
-    raise AssertionError("no pool of these has a key")
+class Bench(Stepped):
+    """On this machine."""
 
-
-class Bench:
-    """A supervisor that is stepped by hand, and what it did."""
+    node = NODE
 
     def __init__(self, database: Database, launcher: LocalLauncher, probe: Probe) -> None:
-        self.database, self.launcher, self.probe = database, launcher, probe
-        self.metrics = Metrics()
+        super().__init__(database, probe)
+        self.launcher = launcher
         self.supervisor = self.another()
 
     def another(self) -> Supervisor:
-        launchers = {"tollway": self.launcher, "vllm": self.launcher, "external": StaticLauncher()}
-        return Supervisor(
-            self.database, launchers, self.probe, PoolAccess(no_ring, os.urandom), node=NODE,
-            limits=Limits(300, 300, 1), clock=SystemClock(),
-            metrics=self.metrics, journal_dir=lambda replica: str(self.launcher.directory(replica)),
-        )  # fmt: skip
-
-    async def want(self, spec: EngineSpec, name: str = "stub", generation: int = 1) -> None:
-        async with self.database.write() as session:
-            values = {"name": name, "spec": spec.model_dump(mode="json"), "generation": generation}
-            await session.merge(Pool(id=f"pool_{name}", **values))
-
-    async def replicas(self) -> list[ReplicaView]:
-        async with self.database.read() as session:
-            return await PoolRepository().replicas(session, NODE)
-
-    async def until(self, reached: Callable[[list[ReplicaView]], bool]) -> list[ReplicaView]:
-        """Step until the rows are as wanted."""
-        for _ in range(2400):
-            await self.supervisor.step()
-            replicas = await self.replicas()
-            if reached(replicas):
-                return replicas
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"never reached: {replicas}")
-
-    async def until_ready(self, count: int = 1) -> list[ReplicaView]:
-        return await self.until(lambda all_: [one.state for one in all_] == ["ready"] * count)
+        return self.supervising(self.launcher, lambda replica: str(self.launcher.directory(replica)))
 
     async def until_told(self, phase: str, reason: str) -> None:
         """Step until the supervisor says so of the only pool."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,20 +12,13 @@ from kubernetes.aio import client
 
 from gateway.clock import SystemClock
 from gateway.db import Database
-from gateway.keyring import Keyring
-from gateway.obs.metrics import Metrics
-from gateway.pool.access import PoolAccess
 from gateway.pool.cluster import ClusterApi, ClusterTemplate, KubernetesLauncher
-from gateway.pool.models import Pool
-from gateway.pool.plan import Limits
 from gateway.pool.probe import Probe
-from gateway.pool.repository import PoolRepository
 from gateway.pool.spec import EngineSpec
-from gateway.pool.static import StaticLauncher
 from gateway.pool.supervisor import Supervisor
-from gateway.pool.views import ReplicaView
 from tests.fakes.cluster import NAMESPACE, TOKEN, Cluster
 from tests.gateway.pool.conftest import KEY
+from tests.gateway.pool.stepping import Stepped
 from tests.patience import LONG_S
 
 NODE = f"kubernetes/{NAMESPACE}"
@@ -62,13 +53,14 @@ def api_of(cluster: Cluster, token: str = TOKEN) -> ClusterApi:
     return ClusterApi(configuration, NAMESPACE, SystemClock())
 
 
-class Yard:
-    """Stepped by hand, as the tests of local pools do it."""
+class Yard(Stepped):
+    """In a cluster."""
+
+    node = NODE
 
     def __init__(self, database: Database, cluster: Cluster) -> None:
-        self.database, self.cluster = database, cluster
-        self.metrics = Metrics()
-        self.probe = Probe(KEY, timeout_s=LONG_S)
+        super().__init__(database, Probe(KEY, timeout_s=LONG_S))
+        self.cluster = cluster
         self.apis: list[ClusterApi] = []
         self.supervisor = self.another()
 
@@ -80,46 +72,12 @@ class Yard:
         )  # fmt: skip
 
     def another(self) -> Supervisor:
-        ours = self.launcher()
-        launchers = {"tollway": ours, "vllm": ours, "sglang": ours, "external": StaticLauncher()}
-        return Supervisor(
-            self.database, launchers, self.probe, PoolAccess(_no_ring, os.urandom), node=NODE,
-            limits=Limits(300, 300, 1), clock=SystemClock(), metrics=self.metrics, journal_dir=lambda _: None,
-        )  # fmt: skip
-
-    async def want(self, spec: EngineSpec, generation: int = 1, state: str = "running") -> None:
-        values = {"name": "stub", "spec": spec.model_dump(mode="json"), "generation": generation}
-        async with self.database.write() as session:
-            await session.merge(Pool(id="pool_stub", desired_state=state, **values))
-
-    async def replicas(self) -> list[ReplicaView]:
-        async with self.database.read() as session:
-            return await PoolRepository().replicas(session, NODE)
-
-    async def until(
-        self, reached: Callable[[list[ReplicaView]], bool], by: Iterable[Supervisor] = ()
-    ) -> list[ReplicaView]:
-        supervisors = tuple(by) or (self.supervisor,)
-        for _ in range(600):
-            for supervisor in supervisors:
-                await supervisor.step()
-            replicas = await self.replicas()
-            if reached(replicas):
-                return replicas
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"never reached: {replicas}")
-
-    async def until_ready(self, count: int = 1) -> list[ReplicaView]:
-        return await self.until(lambda all_: [one.state for one in all_] == ["ready"] * count)
+        return self.supervising(self.launcher(), lambda _: None)
 
     async def close(self) -> None:
         await self.probe.close()
         for api in self.apis:
             await api.close()
-
-
-def _no_ring() -> Keyring:
-    raise AssertionError("no pool of these has a key")
 
 
 @pytest.fixture
