@@ -70,9 +70,3 @@ async def test_every_snippet_runs(gateway: Gateway, served: Served, tmp_path: Pa
     )  # fmt: skip
     _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
-
-
-def test_pages_that_are_linked_exist() -> None:
-    for page in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/adr/*.md")):
-        for target in re.findall(r"\]\(([^)#:]+\.md)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).is_file(), f"{page.name} leads to {target}"
