@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from sqlalchemy.engine import make_url
 
-from gateway.local.postgres import EmbeddedPostgres
 from tests.conftest import execute
 from tests.fakes.engine import FakeEngine
 from tests.fakes.script import Script
 from tests.gateway.asking import BODY, STREAM, ask
+from tests.gateway.postgres_programs import environment_of, plain, run
 from tests.harness import Gateway, Tenant
 from tests.tidy.tree import ROOT
 
@@ -34,17 +32,7 @@ BROKEN = (
 
 @pytest.fixture
 def environment(server_directory: Path) -> dict[str, str]:
-    binaries = EmbeddedPostgres(server_directory).binaries.directory
-    return {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}
-
-
-def plain(url: str) -> str:
-    """As the programs of PostgreSQL read it."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-
-
-def run(environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    return environment_of(server_directory)
 
 
 async def drill(environment: dict[str, str], *urls: str) -> subprocess.CompletedProcess[str]:

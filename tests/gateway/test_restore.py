@@ -1,11 +1,9 @@
 """Restore from a backup: cursors are of their time, journals are read again, and nothing is settled twice or lost."""
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -18,7 +16,6 @@ from gateway.ledger.repository.rollups import fold_usage, rollup_drift
 from gateway.ledger.service import Ledger
 from gateway.ledger.settling import SettleBatch
 from gateway.ledger.types import AttemptRecord, Hold, Settlement
-from gateway.local.postgres import EmbeddedPostgres
 from gateway.migrate import check_schema
 from gateway.obs.metrics import Metrics
 from gateway.reconcile.journal import JournalPage, ReplicaRef, ReplicaStatus
@@ -28,6 +25,7 @@ from gateway.reconcile.service import Reconciler
 from tests.fakes.clock import ManualClock
 from tests.gateway.books import Books, MakeLedger, books, make_ledger
 from tests.gateway.ledger.builders import reservation
+from tests.gateway.postgres_programs import environment_of, plain, run
 from tests.instants import just_now
 
 __all__ = ["books", "make_ledger"]
@@ -187,31 +185,13 @@ class _Worker:
 
 
 def _dump(server_directory: Path, url: str, target: Path) -> None:
-    _run(server_directory, url, "pg_dump", "--format=custom", f"--file={target}")
+    _run(server_directory, "pg_dump", "--format=custom", f"--file={target}", plain(url))
 
 
 def _restore(server_directory: Path, backup: Path, url: str) -> None:
-    _run(
-        server_directory,
-        url,
-        "pg_restore",
-        "--exit-on-error",
-        f"--dbname={urlsplit(url).path[1:]}",
-        str(backup),
-    )
+    _run(server_directory, "pg_restore", "--exit-on-error", f"--dbname={plain(url)}", str(backup))
 
 
-def _run(server_directory: Path, url: str, program: str, *arguments: str) -> None:
-    parts = urlsplit(url)
-    environment = {
-        "PGHOST": parts.hostname or "",
-        "PGPORT": str(parts.port or 5432),
-        "PGUSER": parts.username or "",
-        "PGPASSWORD": parts.password or "",
-        "PGDATABASE": parts.path[1:],
-    }
-    binary = EmbeddedPostgres(server_directory).binaries.directory / program
-    done = subprocess.run(
-        [str(binary), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600
-    )
+def _run(server_directory: Path, *command: str) -> None:
+    done = run(environment_of(server_directory), *command)
     assert done.returncode == 0, done.stderr
