@@ -60,20 +60,12 @@ class Traces:
     def request(self, traceparent: str | None, asked: Asked) -> Iterator[RequestSpan]:
         """Continues the caller's trace, if it has named one."""
         parent = self._propagator.extract({TRACEPARENT: traceparent}) if traceparent else Context()
-        span = self._tracer.start_span(
-            f"{asked.operation} {asked.model}", parent, SpanKind.SERVER, _of_request(asked)
-        )
+        span = self._tracer.start_span(_name(asked), parent, SpanKind.SERVER, _of_request(asked))
         own = RequestSpan(self._tracer, span, asked, self._propagator)
         try:
             yield own
-        except GatewayError as error:
-            own.failed(error.code or error.type)
-            raise
-        except asyncio.CancelledError:
-            own.failed("cancelled")
-            raise
-        except Exception as error:
-            own.failed(type(error).__name__)
+        except (Exception, asyncio.CancelledError) as error:
+            own.failed(_why(error))
             raise
         finally:
             span.end()
@@ -95,26 +87,24 @@ class RequestSpan:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A part of it that is not an attempt; an exception ends it as failed."""
+        """A part of it that is not an attempt; a refusal ends it as failed."""
         with self._tracer.start_as_current_span(
             name, self._inside, record_exception=False, set_status_on_exception=False
         ) as span:
             try:
                 yield
             except GatewayError as error:
-                _fail(span, error.code or error.type)
+                _fail(span, _why(error))
                 raise
 
     def attempt(self, number: int, pool: str, replica: str, url: str) -> AttemptSpan:
         where = urlsplit(url)
         span = self._tracer.start_span(
-            f"{self._asked.operation} {self._asked.model}",
+            _name(self._asked),
             self._inside,
             SpanKind.CLIENT,
             {
-                "gen_ai.operation.name": self._asked.operation,
-                "gen_ai.provider.name": PROVIDER,
-                "gen_ai.request.model": self._asked.model,
+                **_of_both(self._asked),
                 "server.address": where.hostname or "",
                 "server.port": where.port or (443 if where.scheme == "https" else 80),
                 "tollway.attempt": number,
@@ -154,11 +144,22 @@ class AttemptSpan:
         self.span.end()
 
 
-def _of_request(asked: Asked) -> dict[str, str | int | float | bool]:
-    told: dict[str, str | int | float | bool] = {
+def _name(asked: Asked) -> str:
+    return f"{asked.operation} {asked.model}"
+
+
+def _of_both(asked: Asked) -> dict[str, str]:
+    """Of the request and of each of its attempts."""
+    return {
         "gen_ai.operation.name": asked.operation,
         "gen_ai.provider.name": PROVIDER,
         "gen_ai.request.model": asked.model,
+    }
+
+
+def _of_request(asked: Asked) -> dict[str, str | int | float | bool]:
+    told: dict[str, str | int | float | bool] = {
+        **_of_both(asked),
         "gen_ai.request.stream": asked.is_stream,
         "tollway.request_id": asked.request_id,
         "tollway.project": asked.tenant_id,
@@ -176,6 +177,12 @@ def _use(span: Span, prompt: int, completion: int, cached: int) -> None:
     span.set_attribute("gen_ai.usage.output_tokens", completion)
     if cached:
         span.set_attribute("gen_ai.usage.cache_read.input_tokens", cached)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, GatewayError):
+        return error.code or error.type
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
 def _fail(span: Span, why: str) -> None:
