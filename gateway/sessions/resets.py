@@ -9,8 +9,6 @@ a code reaches anybody.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import re
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from gateway.errors import Conflict, NotFound
 from gateway.keyring import Keyring
 from gateway.sessions.passwords import check_password
 from gateway.sessions.service import SessionService
+from gateway.sessions.tokens import mac_of
 from gateway.sessions.types import Grant, Place
 from gateway.tenancy.people.repository import PeopleRepository
 from gateway.tenancy.people.types import User
@@ -125,6 +124,4 @@ class PasswordResets:
 
 
 def _mac(secret: bytes, user: User, ends: int, stored: str | None) -> str:
-    key = hashlib.sha256(b"tollway console reset\0" + secret).digest()
-    text = f"{user.id}\0{user.email}\0{ends}\0{stored or ''}".encode()
-    return base64.urlsafe_b64encode(hmac.digest(key, text, "sha256")).decode().rstrip("=")
+    return mac_of(secret, b"reset", f"{user.id}\0{user.email}\0{ends}\0{stored or ''}".encode())
