@@ -111,7 +111,10 @@ function Detail({ pool }: { pool: Pool }) {
   );
 }
 
-const replicasOf = ({ min_replicas: min = 1, max_replicas: max = 1, ...rest }: PoolSpec): string => (min === max ? plural(min, "replica") : `${min} to ${max}, chosen ${scaledBy({ spec: { ...rest, min_replicas: min, max_replicas: max } })}`);
+function replicasOf(spec: PoolSpec): string {
+  const { min_replicas: min = 1, max_replicas: max = 1 } = spec;
+  return min === max ? plural(min, "replica") : `${min} to ${max}, chosen ${scaledBy({ spec })}`;
+}
 
 /** What only an engine that is started here has. */
 function started(spec: PoolSpec): [string, ReactNode][] {
