@@ -7,7 +7,7 @@ const bucket = (start: number, amounts: Record<string, number>) => ({ start_time
 describe("series", () => {
   it("has the largest groups and sums up the rest", () => {
     const amounts = Object.fromEntries(Array.from({ length: 9 }, (_, index) => [`p${index}`, 10 - index]));
-    const { times, series } = seriesOf({ data: [bucket(0, amounts), bucket(60, { p0: 5 })] }, "project_id", "cost", new Map([["p0", "acme"]]));
+    const { times, series } = seriesOf([bucket(0, amounts), bucket(60, { p0: 5 })], "project_id", "cost", new Map([["p0", "acme"]]));
     expect(times).toEqual([0, 60]);
     expect(series).toHaveLength(7);
     expect(series[0]).toMatchObject({ label: "acme", values: [10, 5] });

@@ -33,8 +33,9 @@ export function useBreakdown(range: Range, group: Group, measure: Measure, narro
 }
 
 type Result = Record<string, string | number | null>;
-interface Bucketed {
-  data: { start_time: number; results: Result[] }[];
+interface Bucket {
+  start_time: number;
+  results: Result[];
 }
 
 /** Buckets by the group, where the API can bucket by it (tenant, model, key); else one series of the whole. A long range has
@@ -59,27 +60,26 @@ export function useBuckets(range: Range, group: Group, measure: Measure, narrowe
     { enabled: !asCost },
   );
   const { data, error, refetch } = asCost ? costs : usage;
-  const bucketed = useMemo(() => (data === undefined ? undefined : { data: data as unknown as Bucketed["data"] }), [data]);
-  return { query: { data: bucketed, error, refetch }, by };
+  return { query: { data: data as Bucket[] | undefined, error, refetch }, by };
 }
 
-export function seriesOf(found: Bucketed, by: string | null, measure: Measure, names: Map<string, string>): { times: number[]; series: Series[] } {
+export function seriesOf(found: Bucket[], by: string | null, measure: Measure, names: Map<string, string>): { times: number[]; series: Series[] } {
   const field = FIELD[measure];
   const sums = new Map<string, number>();
-  for (const bucket of found.data) for (const result of bucket.results) sums.set(groupOf(result, by), (sums.get(groupOf(result, by)) ?? 0) + Number(result[field] ?? 0));
+  for (const bucket of found) for (const result of bucket.results) sums.set(groupOf(result, by), (sums.get(groupOf(result, by)) ?? 0) + Number(result[field] ?? 0));
   const ranked = [...sums].toSorted((a, b) => b[1] - a[1]).map(([name]) => name);
   const shown = ranked.slice(0, SHOWN);
   const rest = ranked.slice(SHOWN);
   const colours = coloursOf(shown);
-  const values = (wanted: string[]) => found.data.map((bucket) => bucket.results.filter((result) => wanted.includes(groupOf(result, by))).reduce((sum, result) => sum + Number(result[field] ?? 0), 0));
+  const values = (wanted: string[]) => found.map((bucket) => bucket.results.filter((result) => wanted.includes(groupOf(result, by))).reduce((sum, result) => sum + Number(result[field] ?? 0), 0));
   const series = shown.map((name): Series => ({ label: names.get(name) ?? (name || "All"), values: values([name]), colour: colours.get(name) ?? REST_COLOUR }));
   if (rest.length > 0) series.push({ label: `${rest.length} others`, values: values(rest), colour: REST_COLOUR });
-  return { times: found.data.map((bucket) => bucket.start_time), series };
+  return { times: found.map((bucket) => bucket.start_time), series };
 }
 
 const groupOf = (result: Result, by: string | null): string => (by === null ? "" : String(result[by] ?? "none"));
 
-export function useSeries(found: Bucketed | undefined, by: string | null, measure: Measure, names: Map<string, string>) {
+export function useSeries(found: Bucket[] | undefined, by: string | null, measure: Measure, names: Map<string, string>) {
   return useMemo(() => (found === undefined ? null : seriesOf(found, by, measure, names)), [found, by, measure, names]);
 }
 
