@@ -1,30 +1,24 @@
 /** The invited person's side: a name and a password, and they are in. */
 import { useNavigate } from "@tanstack/react-router";
 import type { FormEvent } from "react";
-import { useEffect, useState } from "react";
-import type { ApiError } from "@/api/client";
-import { refusal } from "@/api/client";
+import { useState } from "react";
 import type { Invitation } from "@/api/schema";
 import { opened, post } from "@/api/session";
+import { Linked, useToken } from "@/app/linked";
 import { Door, useAttempt } from "@/app/login";
 import { Button } from "@/ui/button";
 import { Field, Input } from "@/ui/field";
-import { Failure, Skeleton } from "@/ui/states";
+import { Failure } from "@/ui/states";
 
 const INVITATIONS = "/v1/organization/invitations";
 
 export function AcceptInvite() {
-  const [token] = useState(() => location.hash.slice(1));
-  const [invitation, setInvitation] = useState<Invitation | null>(null);
-  const [failure, setFailure] = useState<ApiError | null>(null);
-  useEffect(() => {
-    void post(`${INVITATIONS}/lookup`, { token }).then(async (response) => (response.ok ? setInvitation((await response.json()) as Invitation) : setFailure(await refusal(response))));
-  }, [token]);
+  const token = useToken();
   return (
     <Door title="You are invited to Tollway">
-      {failure && <Failure error={failure} />}
-      {!failure && !invitation && <Skeleton className="h-40" />}
-      {invitation && <AcceptForm token={token} email={invitation.email} />}
+      <Linked<Invitation> token={token} lookup={`${INVITATIONS}/lookup`}>
+        {({ email }) => <AcceptForm token={token} email={email} />}
+      </Linked>
     </Door>
   );
 }

@@ -1,31 +1,28 @@
 /** A new password for who lost theirs: with an owner’s link, or with the code that they were mailed. */
 import { useNavigate } from "@tanstack/react-router";
 import type { FormEvent } from "react";
-import { useEffect, useState } from "react";
-import type { ApiError } from "@/api/client";
-import { refusal } from "@/api/client";
+import { useState } from "react";
 import type { PasswordReset } from "@/api/schema";
 import { opened, post } from "@/api/session";
+import { Linked, useToken } from "@/app/linked";
 import { Door, useAttempt } from "@/app/login";
 import { Button } from "@/ui/button";
 import { Field, Input } from "@/ui/field";
-import { Failure, Skeleton } from "@/ui/states";
+import { Failure } from "@/ui/states";
 
 const RESETS = "/v1/organization/password_resets";
 
 export function NewPassword() {
-  const [token] = useState(() => location.hash.slice(1));
-  const [reset, setReset] = useState<PasswordReset | null>(null);
-  const [failure, setFailure] = useState<ApiError | null>(null);
-  useEffect(() => {
-    if (token) void post(`${RESETS}/lookup`, { token }).then(async (response) => (response.ok ? setReset((await response.json()) as PasswordReset) : setFailure(await refusal(response))));
-  }, [token]);
+  const token = useToken();
   return (
     <Door title="A new password">
-      {failure && <Failure error={failure} />}
-      {token !== "" && !failure && !reset && <Skeleton className="h-40" />}
-      {reset && <NewPasswordForm email={reset.email} token={token} />}
-      {token === "" && <p className="text-ink-2">Open the link that an owner gave you, or ask for a code on the sign-in page.</p>}
+      {token === "" ? (
+        <p className="text-ink-2">Open the link that an owner gave you, or ask for a code on the sign-in page.</p>
+      ) : (
+        <Linked<PasswordReset> token={token} lookup={`${RESETS}/lookup`}>
+          {({ email }) => <NewPasswordForm email={email} token={token} />}
+        </Linked>
+      )}
     </Door>
   );
 }
