@@ -44,7 +44,7 @@ function ScaleForm({ pool, onClose }: { pool: Pool; onClose: () => void }) {
 }
 
 /** What will happen to those that are there. */
-export function consequenceOf(pool: Pick<Pool, "name" | "spec" | "replicas" | "desired_state" | "nodes">, min: number, max: number): string {
+function consequenceOf(pool: Pool, min: number, max: number): string {
   const there = present(pool.replicas).filter((one) => one.state !== "draining").length;
   const has = `${plural(there, "replica is", "replicas are")} there now.`;
   if (pool.desired_state === "stopped") return "The pool is stopped: this holds when it is started.";

@@ -68,12 +68,8 @@ export function problemsOf(draft: SpecDraft): Problems {
     if (wrong !== undefined) found.urls = `Not an address: ${wrong}`;
     return found;
   }
-  for (const [field, least, most] of WHOLE) {
-    const problem = draft[field] === "" && field === "unavailable" ? null : outside(draft[field], least, most, true);
-    if (problem !== null) found[field] = problem;
-  }
-  for (const [field, least, most] of SECONDS) {
-    const problem = outside(draft[field], least, most, false);
+  for (const [field, least, most, whole] of NUMBERS) {
+    const problem = draft[field] === "" && field === "unavailable" ? null : outside(draft[field], least, most, whole);
     if (problem !== null) found[field] = problem;
   }
   if (found.min === undefined && found.max === undefined && Number(draft.min) > Number(draft.max)) found.max = `At least ${draft.min}, the least.`;
@@ -82,20 +78,19 @@ export function problemsOf(draft: SpecDraft): Problems {
   return found;
 }
 
-const WHOLE = [
-  ["min", 0, 256],
-  ["max", 1, 256],
-  ["tensor", 1, 64],
-  ["pipeline", 1, 64],
-  ["surge", 1, 256],
-  ["unavailable", 0, 256],
-] as const;
-const SECONDS = [
-  ["waiting", 0.01, 10_000],
-  ["delay", 0.01, 3600],
-  ["upAfter", 1, 3600],
-  ["downAfter", 1, 86_400],
-  ["cooldown", 0, 86_400],
+/** The least and the most that each may be, and whether it counts something. */
+const NUMBERS = [
+  ["min", 0, 256, true],
+  ["max", 1, 256, true],
+  ["tensor", 1, 64, true],
+  ["pipeline", 1, 64, true],
+  ["surge", 1, 256, true],
+  ["unavailable", 0, 256, true],
+  ["waiting", 0.01, 10_000, false],
+  ["delay", 0.01, 3600, false],
+  ["upAfter", 1, 3600, false],
+  ["downAfter", 1, 86_400, false],
+  ["cooldown", 0, 86_400, false],
 ] as const;
 
 function outside(text: string, least: number, most: number, whole: boolean): string | null {

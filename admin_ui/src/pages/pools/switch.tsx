@@ -109,7 +109,7 @@ function Consequences({ pool, target, moved }: { pool: Pool; target: Pool; moved
 }
 
 /** As the API will judge it: as many ready replicas of the newest generation as are wanted at least. */
-export function readinessOf(pool: Pool): { isReady: boolean; text: string } {
+function readinessOf(pool: Pool): { isReady: boolean; text: string } {
   const ready = pool.replicas.filter((one) => one.state === "ready" && one.generation === pool.generation).length;
   const wanted = Math.max(pool.spec.kind === "external" ? (pool.spec.urls?.length ?? 0) : (pool.spec.min_replicas ?? 1), 1);
   if (pool.desired_state === "stopped") return { isReady: false, text: `${pool.name} is stopped, so this will be refused: start it first.` };

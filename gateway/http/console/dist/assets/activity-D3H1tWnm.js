@@ -1,1 +1,0 @@
-import{t as e}from"./audit-table-Dq9Pjook.js";import{t}from"./jsx-runtime-DyZJNswf.js";var n=t();function r({tenant:t}){return(0,n.jsx)(e,{query:{project_ids:[t.id]},hideTenant:!0})}export{r as TenantActivity};

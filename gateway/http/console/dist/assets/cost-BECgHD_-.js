@@ -1,1 +1,0 @@
-import{G as e}from"./index-BLpDCVKo.js";import{t}from"./explorer-BtkN-oND.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i({tenant:n}){let i=e({strict:!1});return(0,r.jsx)(t,{search:i,fixed:n.id})}export{i as TenantCost};

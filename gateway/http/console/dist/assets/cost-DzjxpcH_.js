@@ -1,0 +1,1 @@
+import{G as e}from"./index-DO462zde.js";import{t}from"./explorer-BZyqA2Le.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i({tenant:n}){let i=e({strict:!1});return(0,r.jsx)(t,{search:i,fixed:n.id})}export{i as TenantCost};

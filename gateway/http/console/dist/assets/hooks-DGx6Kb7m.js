@@ -1,0 +1,1 @@
+import{t as e}from"./webhooks-UR0JRxRe.js";import{t}from"./jsx-runtime-DyZJNswf.js";var n=t();function r({tenant:t}){return(0,n.jsx)(e,{tenant:t.id})}export{r as TenantHooks};
