@@ -91,13 +91,14 @@ class PasswordResets:
 
     async def accept(self, token: str, password: str, place: Place) -> Grant:
         """Signs in with the new password. Every session that there was ends."""
-        found = await self.find(token)
+        async with self._database.read() as session:
+            user, found = await self._proved(session, token)
         check_password(password, found.email)
         hashed = await self._sessions.passwords.hash(password)
         async with self._database.write() as session:
             # Of two who use it at once the second waits here, and finds another password.
-            await self._people.lock_user(session, token[len("tr-") :].partition(".")[0])
-            user, _ = await self._proved(session, token)
+            await self._people.lock_user(session, user.id)
+            await self._proved(session, token)
             actor = Actor("user", user.id, place.request_id, place.address)
             await self._sessions.put_password(session, actor, user.id, hashed)
             return await self._sessions.begin(session, user.id, "password", place)
