@@ -74,7 +74,7 @@ class Settler:
 
     async def run(self) -> None:
         """Commit what is submitted until `close`d and empty."""
-        await serve(self._queue, self._commit, self._give_up, self._log)
+        await serve(self._queue, self._commit, self._reject, self._log)
 
     async def replay(self) -> bool:
         """Apply the spool; true if nothing is left in it. Killed half-way, it applies the same records again."""
@@ -193,11 +193,8 @@ class Settler:
         for outcome, number in counts.items():
             self._outcomes["settle", outcome].inc(number)
 
-    def _give_up(self, operations: list[Operation], bug: Exception) -> None:
-        """A bug of ours, not of the database: their holds stay, and the evidence is kept."""
-        self._reject(operations, bug)
-
     def _reject(self, operations: Sequence[Operation], error: Exception) -> None:
+        """Their holds stay, and the evidence is kept."""
         for operation in operations:
             self._keep_aside(msgspec.json.encode(operation))
             self._outcomes["settle", "rejected"].inc()
