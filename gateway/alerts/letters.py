@@ -36,7 +36,7 @@ def invitation(link: str, ends_at: datetime) -> Letter:
         "",
         link,
         "",
-        f"It is good once, until {ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC. If you do not know why it came, do nothing.",
+        f"{_good_once(ends_at)} If you do not know why it came, do nothing.",
     ]
     return Letter("Your invitation to Tollway", "\n".join(lines) + "\n")
 
@@ -47,10 +47,14 @@ def new_password(code: str, ends_at: datetime) -> Letter:
         "",
         code,
         "",
-        f"It is good once, until {ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC. Give it to nobody: who has it can sign in as",
+        f"{_good_once(ends_at)} Give it to nobody: who has it can sign in as",
         "you. If you asked for nothing, do nothing.",
     ]
     return Letter("A new password for Tollway", "\n".join(lines) + "\n")
+
+
+def _good_once(ends_at: datetime) -> str:
+    return f"It is good once, until {ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC."
 
 
 def _spend(record: Record) -> Letter:
