@@ -86,8 +86,9 @@ async def _send(session: aiohttp.ClientSession, url: str, ask: Ask, seen: Soak) 
             return
         if ask.leaves_after is not None:
             seen.left += 1
-            async for _ in _upto(response, ask.leaves_after):
-                pass
+            for _ in range(ask.leaves_after):
+                if not await response.content.readline():
+                    break
             response.close()
             return
         if ask.body.get("stream"):
@@ -98,14 +99,6 @@ async def _send(session: aiohttp.ClientSession, url: str, ask: Ask, seen: Soak) 
     seen.completed += 1
     seen.tokens += usage.get("completion_tokens", 0)
     seen.faults.update(ask.faults(usage, choices))
-
-
-async def _upto(response: aiohttp.ClientResponse, count: int) -> Any:
-    """The first lines of an answer."""
-    for _ in range(count):
-        if not (line := await response.content.readline()):
-            return
-        yield line
 
 
 def _joined(lines: Sequence[bytes], count: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
