@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 
 from engine.bench.asks import Ask, Sizes, draw_ask
 from engine.bench.client import Target, open_session
@@ -133,7 +135,7 @@ async def _becomes_idle(session: aiohttp.ClientSession, target: Target, within_s
 async def _watch(seen: Soak, pid: int) -> None:
     began = time.monotonic()
     while True:
-        sample = {f"{_command(each)} {each}": _resident(each) for each in _tree(pid)}
+        sample = dict(_resident(pid))
         sample["host"] = sum(sample.values())
         if (device := await asyncio.to_thread(_device_bytes)) is not None:
             sample["device"] = device
@@ -141,35 +143,18 @@ async def _watch(seen: Soak, pid: int) -> None:
         await asyncio.sleep(_SAMPLE_EVERY_S)
 
 
-def _tree(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield pid
-    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = thread.read_text().split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # the thread has just ended
-        for child in children:
-            yield from _tree(int(child))
+def _resident(pid: int) -> Iterator[tuple[str, int]]:
+    """Name and bytes of a process and of all below it, but for those that have just ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield f"{_command(process.cmdline())} {process.pid}", process.memory_info().rss
 
 
-def _command(pid: int) -> str:
-    """The engine's command that a process runs; empty for one that has just ended."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return next(iter(words[words.index("engine") + 1 :]), "") if "engine" in words else Path(words[0]).name
-
-
-def _resident(pid: int) -> int:
-    """Bytes; 0 for a process that has just ended."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
+def _command(words: Sequence[str]) -> str:
+    """The engine's command that a process runs."""
+    return next(iter(words[words.index("engine") + 1 :]), "") if "engine" in words else Path(*words[:1]).name
 
 
 def _device_bytes() -> int | None:
