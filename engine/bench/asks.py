@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_SCHEMA = {
+_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "maxLength": 20},
@@ -70,7 +70,7 @@ class Ask:
             found = json.loads(choice["text"])
         except ValueError:
             return [f"no JSON: {choice['text'][:80]!r}"]
-        right = isinstance(found, dict) and found.keys() == _SCHEMA["properties"].keys()  # type: ignore[attr-defined]  # a dict
+        right = isinstance(found, dict) and found.keys() == _SCHEMA["properties"].keys()
         return [] if right else [f"not of the schema: {choice['text'][:80]!r}"]
 
 
