@@ -245,30 +245,26 @@ def _attention_step(
 def _decode_attention(sizes: Sizes) -> Iterator[Case]:
     for dtype, label in ((torch.bfloat16, ""), (E4M3, ", fp8 pages")):
         for rows, keys in sizes.rows:
-            new = 2 * rows * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.dim
-            num_bytes = 2 * dtype.itemsize * rows * keys * sizes.kv_heads * sizes.dim + new
-            operations = 4 * rows * keys * sizes.heads * sizes.dim
             shape = f"{rows} rows × {keys} keys, rope and write{label}"
-            arguments = (sizes, rows, keys, dtype)
-            yield _case(
-                "paged_attention", shape, num_bytes, operations, sizes.cold_bytes, _decode, *arguments
-            )
+            yield _decode_case(sizes, shape, rows, keys, dtype)
 
 
 def _shared_attention(sizes: Sizes) -> Iterator[Case]:
     for dtype, label in ((torch.bfloat16, ""), (E4M3, ", fp8 pages")):
         for rows, shared, own in sizes.shared:
-            new = 2 * rows * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.dim
-            num_bytes = 2 * dtype.itemsize * (shared + rows * own) * sizes.kv_heads * sizes.dim + new
-            operations = 4 * rows * (shared + own) * sizes.heads * sizes.dim
             shape = f"{rows} rows × {own} keys behind {shared} shared{label}"
-            arguments = (sizes, rows, shared + own, dtype, shared)
-            yield _case(
-                "paged_attention", shape, num_bytes, operations, sizes.cold_bytes, _decode, *arguments
-            )
+            yield _decode_case(sizes, shape, rows, own, dtype, shared)
 
 
-def _decode(sizes: Sizes, rows: int, keys: int, dtype: torch.dtype, shared: int = 0) -> Run:
+def _decode_case(sizes: Sizes, shape: str, rows: int, own: int, dtype: torch.dtype, shared: int = 0) -> Case:
+    new = 2 * rows * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.dim
+    num_bytes = 2 * dtype.itemsize * (shared + rows * own) * sizes.kv_heads * sizes.dim + new
+    operations = 4 * rows * (shared + own) * sizes.heads * sizes.dim
+    arguments = (sizes, rows, shared + own, dtype, shared)
+    return _case("paged_attention", shape, num_bytes, operations, sizes.cold_bytes, _decode, *arguments)
+
+
+def _decode(sizes: Sizes, rows: int, keys: int, dtype: torch.dtype, shared: int) -> Run:
     step = _attention_step(sizes, [keys] * rows, [1] * rows, dtype, shared)
     scale = torch.ones(2, sizes.kv_heads) if dtype == E4M3 else None
     return lambda: paged_attention_triton(
