@@ -182,8 +182,8 @@ class KVManager:
             at_index = [table[index] for table in request.tables if index < len(table)]
             self.pool.release(page for page in at_index if page >= 0)
         if request.holding is not None:
-            for table, first in zip(request.tables, request.first_held, strict=True):
-                request.holding.drop(table[first:])
+            for pages in request.held_pages():
+                request.holding.drop(pages)
         request.tables, request.first_held, request.capacity = [], [], 0
 
     # The host's tier
@@ -368,6 +368,6 @@ class KVManager:
     def _count_holders(requests: Iterable[Request]) -> Counter[int]:
         holders: Counter[int] = Counter()
         for request in requests:
-            for table, first in zip(request.tables, request.first_held, strict=True):
-                holders.update(table[first:])
+            for pages in request.held_pages():
+                holders.update(pages)
         return holders

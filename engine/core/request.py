@@ -7,6 +7,7 @@ There is no prefill and no decode phase: `num_computed` chases `num_tokens`. Kno
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -167,6 +168,11 @@ class Request:
         if self.num_tokens >= self.max_total_tokens:
             return 0
         return self.num_tokens - self.num_computed
+
+    def held_pages(self) -> Iterator[list[int]]:
+        """Of each KV group, the pages that are not behind its window."""
+        for table, first in zip(self.tables, self.first_held, strict=True):
+            yield table[first:]
 
     @property
     def wants_prompt_logprobs(self) -> bool:

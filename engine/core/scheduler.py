@@ -151,8 +151,9 @@ class Scheduler:
     def check_integrity(self) -> None:
         """Every live request is in a row or in line, every page is accounted for. Raises AssertionError."""
         running = self.running()
+        holders = [*running, *self._leaving]
         self.rows.check_integrity()
-        self.holdings.check_integrity(self.live.values(), [*running, *self._leaving])
+        self.holdings.check_integrity(self.live.values(), holders)
         assert self._num_lower == sum(request.class_rank > 0 for request in self.live.values())
         assert self._num_promised == sum(request.tpot_s is not None for request in self.live.values())
         assert all(request.phase is Phase.RUNNING for request in running)
@@ -165,7 +166,7 @@ class Scheduler:
         for request in self._leaving:
             assert request.phase is not Phase.RUNNING
             assert request.num_steps_in_flight > 0
-        self.kv.check_integrity([*running, *self._leaving], waiting)
+        self.kv.check_integrity(holders, waiting)
 
     # Requests that have a row
 

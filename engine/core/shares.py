@@ -111,8 +111,8 @@ class Holdings:
         for request in holders:
             if request.holding is not None:
                 of_id = pages.setdefault(request.holding, Counter())
-                for table, first in zip(request.tables, request.first_held, strict=True):
-                    of_id.update(table[first:])
+                for held in request.held_pages():
+                    of_id.update(held)
         for holding, refs in pages.items():
             assert holding.counts(refs), (
                 f"the pages of id {holding.fairness_id!r} are not those of its tables"
