@@ -178,10 +178,10 @@ def build_plan(
             ROWS=triton.next_power_of_2(plan.max_rows), ITEMS=_ITEMS_AT_ONCE, STEP=KEY_STEP, num_warps=1,
         )  # fmt: skip
         return
-    prefixes = plan.prefixes if block_table is not None and rows >= LEAST_ROWS else None
-    if block_table is not None and prefixes is not None:
-        find_prefixes(prefixes, query_start, seq_lens, table_rows, block_table, page_size, KEY_STEP)
-    shared = (prefixes.rows, prefixes.order) if prefixes else (None, None)
+    shared: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
+    if plan.prefixes is not None and block_table is not None and rows >= LEAST_ROWS:
+        find_prefixes(plan.prefixes, query_start, seq_lens, table_rows, block_table, page_size, KEY_STEP)
+        shared = plan.prefixes.rows, plan.prefixes.order
     _build[(rows,)](
         query_start, seq_lens, table_rows, *shared, plan.narrow, plan.wide, plan.parts, plan.counts,
         rows, plan.narrow_tokens, plan.wide_tokens, plan.num_splits, plan.min_split, plan.window or 0,
