@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
 
 from kernels.shared_prefix import LEAST_KEYS, LEAST_ROWS, allocate_prefixes, find_prefixes, most_tiles
 
@@ -38,20 +37,14 @@ class Rows:
         return number
 
 
-def _table(lines: list[list[int]]) -> Tensor:
-    table = torch.full((len(lines), max(map(len, lines)) + 1), -1, dtype=torch.int32)
-    for row, ids in enumerate(lines):
-        table[row, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
-    return table
-
-
 def _found(rows: Rows, *, twice: bool = False) -> list[list[int]]:
     """Shared keys, size, place, first row and start of each row; the size is 0 where nothing is shared."""
     number = len(rows.lines)
     starts = torch.tensor([0, *rows.counts]).cumsum(0).to(torch.int32)
     order = torch.randperm(number + 2)[:number].to(torch.int32)
     table = torch.full((number + 2, max(map(len, rows.lines)) + 1), -1, dtype=torch.int32)
-    table[order.long()] = _table(rows.lines)
+    for line, ids in zip(order.tolist(), rows.lines, strict=True):
+        table[line, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
     prefixes = allocate_prefixes(number + 3, starts.device)
     for _ in range(1 + twice):
         prefixes.rows.fill_(-7)
