@@ -126,3 +126,13 @@ def paged_case(
     q = torch.randn(int(starts[-1]), num_heads, dim).to(dtype)
     lens = torch.tensor([length for _, length in rows], dtype=torch.int32)
     return PagedCase(q, kv, table, starts, lens, keys, values, kv_scale)
+
+
+def check_attention(
+    out: Tensor, case: PagedCase, scale: float, window: int | None, soft_cap: float | None
+) -> None:
+    """Every row of an op's result against that row alone."""
+    starts = case.query_start.tolist()
+    for row, (keys, values) in enumerate(zip(case.keys, case.values, strict=True)):
+        span = slice(starts[row], starts[row + 1])
+        assert_close(out[span], attention_row(case.q[span], keys, values, scale, window, soft_cap))
