@@ -50,7 +50,7 @@ def _shared_case(
 
 
 def _plan(case: PagedCase, *, wide: bool = True) -> AttentionPlan:
-    rows, tokens, device = len(case.keys), case.q.shape[0], case.q.device
+    rows, tokens, device = case.seq_lens.shape[0], case.q.shape[0], case.q.device
     shape = case.q.shape[1], case.kv.shape[2], case.q.shape[2]
     plan = allocate_plan(rows + 2, tokens, *shape, device, programs=16, wide_rows=32, min_split=64)
     plan = plan.sized(rows, tokens, wide=wide)
@@ -120,7 +120,7 @@ def test_rotates_each_rows_query_by_its_own_position(normed: bool) -> None:
     angles = torch.rand(600, 12) * 6
     weights = (torch.rand(24) + 0.5, torch.rand(24) + 0.5) if normed else (None, None)
     fresh = FreshKeys(k, v, slots, torch.cat((angles.cos(), angles.sin()), -1), *weights, eps=1e-5)
-    plan = _plan(PagedCase(q, pool, table, starts, lens, rows, rows), wide=False)
+    plan = _plan(PagedCase(q, pool, table, starts, lens, keys=[], values=[]), wide=False)
     assert _is_shared(plan)
     expected_pool = pool.clone()
     rotated = reference.rope_and_cache(
