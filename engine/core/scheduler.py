@@ -218,6 +218,8 @@ class Scheduler:
     def _top_up(self, plan: StepPlan) -> None:
         """Room was kept for requests in line that did not take it all."""
         for request in plan.unserved:
+            if request.phase is not Phase.RUNNING:
+                continue  # it lost its row since, for want of pages
             if request.num_unseen_tokens or request.num_pending <= 0 or plan.budget == 0:
                 continue
             begun, computed = plan.take_back(request), request.num_computed

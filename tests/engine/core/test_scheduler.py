@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from engine.core import pace
 from engine.core.contract import ScheduleOutput
 from engine.core.request import Phase, Request
 from engine.core.scheduler import Scheduler
-from engine.core.step import Step
+from engine.core.step import Step, StepPlan
 from tests.engine.core.harness import Engine, add, config, layout
 
 
@@ -341,3 +342,16 @@ def test_steady_decoding_sends_no_token_and_few_pages() -> None:
     assert len(steady) > 55
     assert all(schedule.new_rows == () for schedule in steady[:-4])
     assert sum(len(schedule.appends) for schedule in steady) == 4 * 4
+
+
+def test_a_prompt_that_lost_its_row_in_the_step_is_not_topped_up() -> None:
+    """It may be among those that left room for others, and be preempted for want of pages after that."""
+    owner = scheduler(max_num_batched_tokens=64)
+    prompt = lined_up(owner, "a", 150)
+    scheduled(owner)
+    plan = StepPlan(64, pace.Allowance(owner.times), unserved=[prompt])
+    owner._preempt(prompt)
+    owner._top_up(plan)
+    assert plan.work == []
+    assert plan.appends == []
+    owner.check_integrity()
