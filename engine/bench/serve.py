@@ -18,6 +18,9 @@ from engine.bench.client import Target, run_client
 from engine.bench.stats import Objectives, Outcome, Report, summarise
 from engine.bench.workload import Workload
 
+_NOT_SETTINGS = ("api_key", "output")
+"""A secret, and where the result lies: no part of what was measured."""
+
 
 def main(argv: Sequence[str]) -> int:
     """`argv` without the leading "bench". Returns 1 if any request failed."""
@@ -35,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     report = summarise(outcomes, objectives, num_warm_up=arguments.max_concurrency or 0)
     sys.stdout.write(_line(arguments.label, report) + "\n")
     if arguments.output is not None:
-        settings = {name: str(value) for name, value in vars(arguments).items() if name != "api_key"}
+        settings = {name: str(value) for name, value in vars(arguments).items() if name not in _NOT_SETTINGS}
         with arguments.output.open("a") as file:
             file.write(json.dumps({"settings": settings} | report.as_dict()) + "\n")
     return 1 if report.failed else 0

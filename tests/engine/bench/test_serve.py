@@ -38,6 +38,7 @@ async def test_prints_a_line_and_appends_json(tmp_path: Path) -> None:
     assert result["completed"] == 8
     assert result["settings"]["max_concurrency"] == "3"
     assert "api_key" not in result["settings"]
+    assert "output" not in result["settings"]
 
 
 async def test_open_loop_and_a_failed_request_is_a_failed_run() -> None:
